@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# One set of build flags for everything, whatever the environment says: build, vet, test and lint share the
+# build cache only when their flags are the same, and any other value compiles some 2,500 packages once more.
+export GOFLAGS := -trimpath -buildvcs=false
+export CGO_ENABLED := 0
+
+GO ?= go
+# Packages compiled at once. Linking the hub takes 2 GB, so more is not faster on a small machine.
+JOBS ?= 2
+
+TOOLS := $(CURDIR)/bin/tools
+CONTROLLER_GEN_VERSION := v0.21.0
+GOLANGCI_LINT_VERSION := v2.15.0
+CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
+GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The embedded API server reports the version of the libraries it is made of; without these it says v0.0.0-master,
+# which kubectl and Cluster API refuse.
+KUBERNETES_VERSION = $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
+KUBERNETES_PARTS = $(subst ., ,$(KUBERNETES_VERSION:v%=%))
+COMPONENT := k8s.io/component-base/version
+LDFLAGS = -s -w -X main.version=$(VERSION) \
+	-X $(COMPONENT).gitVersion=$(KUBERNETES_VERSION) \
+	-X $(COMPONENT).gitMajor=$(word 1,$(KUBERNETES_PARTS)) \
+	-X $(COMPONENT).gitMinor=$(word 2,$(KUBERNETES_PARTS))
+
+BINARIES := $(patsubst cmd/%,%,$(wildcard cmd/ichor cmd/ichor-*))
+# What the tests start; they never build anything themselves.
+export ICHOR_BINARY ?= $(CURDIR)/bin/ichor
+export ICHOR_HUB_BINARY ?= $(CURDIR)/bin/ichor-hub
+export ICHOR_SIM_BINARY ?= $(CURDIR)/bin/ichor-sim
+
+# End-to-end tests are the packages below a directory named e2e.
+E2E_PACKAGES = $(shell $(GO) list ./... | grep -E '/e2e(/|$$)')
+UNIT_PACKAGES = $(shell $(GO) list ./... | grep -vE '/e2e(/|$$)|/test/scale(/|$$)')
+BENCH_PACKAGES = $(E2E_PACKAGES) $(shell $(GO) list ./... | grep -E '/test/scale(/|$$)')
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+##@ Everyday
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z][a-z0-9-]*:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: $(addprefix build-,$(BINARIES)) ## Build bin/ichor, bin/ichor-hub and bin/ichor-sim.
+
+.PHONY: $(addprefix build-,$(BINARIES))
+$(addprefix build-,$(BINARIES)): build-%:
+	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/$* ./cmd/$*
+
+.PHONY: demo
+demo: build ## Run a hub and a simulated fleet until Ctrl-C (DEMO_ARGS="--clusters N --speed S --dir D --detach").
+	./hack/demo.sh start $(DEMO_ARGS)
+
+.PHONY: demo-stop
+demo-stop: ## Stop a detached demo (DEMO_ARGS="--dir D").
+	./hack/demo.sh stop $(DEMO_ARGS)
+
+.PHONY: clean
+clean: ## Remove what was built, but not the Go caches.
+	rm -rf bin .cache
+
+##@ Checks
+
+.PHONY: test
+test: test-unit test-e2e ## Run every test.
+
+.PHONY: test-unit
+test-unit: build-ichor-hub ## Run unit tests and controller tests (these start the hub's API server).
+	$(GO) test -p $(JOBS) -timeout 15m $(UNIT_PACKAGES)
+
+.PHONY: test-e2e
+test-e2e: build ## Run the end-to-end tests on the binaries.
+	$(GO) test -p 1 -count=1 -timeout 30m $(E2E_PACKAGES)
+
+.PHONY: bench
+bench: build ## Measure speed and size (docs/benchmarks.md holds the figures).
+	$(GO) test -p 1 -timeout 60m -run '^$$' -bench . -benchtime 1x $(BENCH_PACKAGES)
+
+.PHONY: verify
+verify: verify-generated verify-modules lint ## Check generated code, go.mod, style and the rule of imports.
+
+.PHONY: verify-generated
+verify-generated: $(CONTROLLER_GEN)
+	./hack/verify-generated.sh
+
+.PHONY: verify-modules
+verify-modules:
+	$(GO) mod tidy -diff
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Run the linters; they hold the rule of imports, too.
+	$(GOLANGCI_LINT) run --concurrency $(JOBS) ./...
+
+##@ Generated code
+
+.PHONY: generate
+generate: generate-deepcopy generate-crds generate-rbac ## Write deepcopy functions, CRDs and RBAC.
+
+.PHONY: generate-deepcopy
+generate-deepcopy: $(CONTROLLER_GEN)
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+
+.PHONY: generate-crds
+generate-crds: $(CONTROLLER_GEN)
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd/bases
+	CONTROLLER_GEN=$(CONTROLLER_GEN) ./hack/cluster-crd.sh config/crd/cluster-api
+
+.PHONY: generate-rbac
+generate-rbac: $(CONTROLLER_GEN)
+	$(CONTROLLER_GEN) rbac:roleName=ichor-hub paths=./controllers/... paths=./hub/... output:rbac:artifacts:config=config/rbac
+
+##@ Tools, at exact versions and outside go.mod
+
+.PHONY: tools
+tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) ## Build the generators and linters.
+
+# install-tool PACKAGE VERSION TARGET: `go install` names the binary after the package, the stamp carries the version.
+define install-tool
+	GOBIN=$(TOOLS) $(GO) install -p $(JOBS) $(1)@$(2)
+	mv $(TOOLS)/$(notdir $(1)) $(3)
+endef
+
+$(CONTROLLER_GEN):
+	$(call install-tool,sigs.k8s.io/controller-tools/cmd/controller-gen,$(CONTROLLER_GEN_VERSION),$@)
+
+$(GOLANGCI_LINT):
+	$(call install-tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint,$(GOLANGCI_LINT_VERSION),$@)

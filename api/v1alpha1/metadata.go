@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Labels, annotations and finalizers are part of the API: people and Git folders write them.
+const (
+	// TalosClusterFinalizer lets the hub say goodbye to a target before its TalosCluster goes; the target itself is never touched.
+	TalosClusterFinalizer = "taloscluster.ichor.maesh.dev"
+
+	// TalosOperationFinalizer keeps an operation until it has settled, removed what it put on the target and released the lock.
+	TalosOperationFinalizer = "talosoperation.ichor.maesh.dev"
+
+	// UpgradeOrderLabel on a TalosMachine sorts it within its tier: by string, missing last, then by name.
+	UpgradeOrderLabel = "ichor.maesh.dev/upgrade-order"
+
+	// UpgradeHoldAnnotation on a TalosMachine makes rolling operations skip it; its value is a note for people.
+	UpgradeHoldAnnotation = "ichor.maesh.dev/upgrade-hold"
+
+	// MembersApprovedAtAnnotation on a TalosCluster records when initial approval ended: one discovery had matched every
+	// etcd member and every Node to a machine. Machines found later wait for an explicit approval.
+	MembersApprovedAtAnnotation = "ichor.maesh.dev/members-approved-at"
+
+	// OwnerIDAnnotation on a TalosCluster is the identity under which this hub manages the target. It is made at import
+	// and moves with the object, so that the record on the target still matches after a move.
+	OwnerIDAnnotation = "ichor.maesh.dev/owner-id"
+
+	// UnsafeAnnotation on a TalosCluster names the operation that is inside a window which nobody else may enter
+	// (a rotation between swap and drop, a restore after the first wipe).
+	UnsafeAnnotation = "ichor.maesh.dev/unsafe"
+
+	// ConfirmKubeProxySwitchAnnotation on a TalosCluster confirms a change of spec.cni.kubeProxy in the same write.
+	ConfirmKubeProxySwitchAnnotation = "ichor.maesh.dev/confirm-kube-proxy-switch"
+
+	// OperationIDAnnotation on a TalosOperation is its identity, generated at its first visit. Names are re-used and UIDs
+	// change in moves and restores; this does neither.
+	OperationIDAnnotation = "ichor.maesh.dev/operation-id"
+
+	// RetryAnnotation set to "true" on a TalosOperation asks, once, to run its failed step again.
+	RetryAnnotation = "ichor.maesh.dev/retry"
+
+	// StartedAtAnnotation on a TalosOperation is written before its first disruptive call and survives a lost status.
+	StartedAtAnnotation = "ichor.maesh.dev/started-at"
+
+	// CompletedAtAnnotation on a TalosOperation is written when it completes and survives a lost status.
+	CompletedAtAnnotation = "ichor.maesh.dev/completed-at"
+
+	// ForceDeleteAnnotation on a TalosOperation lets its deletion go on inside an unsafe step.
+	ForceDeleteAnnotation = "ichor.maesh.dev/force-delete"
+
+	// CordonedByAnnotation on a Node of a target names the operation (namespace/name) that cordoned it. It is set in the same
+	// patch as the cordon; an operation uncordons only what it cordoned.
+	CordonedByAnnotation = "ichor.maesh.dev/cordoned-by"
+
+	// LockEpochAnnotation on a lock's Lease is the random identity of the hub process that holds it.
+	LockEpochAnnotation = "ichor.maesh.dev/lock-epoch"
+)
+
+// RetryRequested is the only value of RetryAnnotation that means anything.
+const RetryRequested = "true"

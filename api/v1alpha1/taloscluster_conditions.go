@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Reasons that several conditions share.
+const (
+	// NotYetObservedReason surfaces when a fact has not been observed since the object was made.
+	NotYetObservedReason = "NotYetObserved"
+
+	// InternalErrorReason surfaces when the hub itself failed; its message says where to look.
+	InternalErrorReason = "InternalError"
+)
+
+// TalosCluster's Available condition and corresponding reasons.
+const (
+	// AvailableCondition is True when the hub has all it needs to work on the target: credentials, both APIs, machines.
+	AvailableCondition = "Available"
+
+	// AvailableReason surfaces when the hub can work on the target.
+	AvailableReason = "Available"
+
+	// NotAvailableReason surfaces when something that the message names keeps the hub from working on the target.
+	NotAvailableReason = "NotAvailable"
+)
+
+// TalosCluster's CredentialsValid condition and corresponding reasons.
+const (
+	// CredentialsValidCondition is True when both Secrets exist and parse, and their certificates are valid.
+	CredentialsValidCondition = "CredentialsValid"
+
+	// CredentialsValidReason surfaces when both credentials are usable.
+	CredentialsValidReason = "Valid"
+
+	// CredentialsMissingReason surfaces when a Secret or the key in it is missing.
+	CredentialsMissingReason = "Missing"
+
+	// CredentialsInvalidReason surfaces when a credential cannot be used as it is.
+	CredentialsInvalidReason = "Invalid"
+
+	// CredentialsExpiredReason surfaces when a client certificate is past its end.
+	CredentialsExpiredReason = "Expired"
+
+	// CredentialsExpiringReason surfaces, with status True, when a client certificate ends within 30 days.
+	CredentialsExpiringReason = "ExpiringSoon"
+)
+
+// TalosCluster's KubernetesReachable condition and corresponding reasons.
+const (
+	// KubernetesReachableCondition is True when the target's Kubernetes API answers.
+	KubernetesReachableCondition = "KubernetesReachable"
+
+	// KubernetesReachableReason surfaces when the target's Kubernetes API answers.
+	KubernetesReachableReason = "Reachable"
+
+	// KubernetesNotReachableReason surfaces when the target's Kubernetes API does not answer on any control plane.
+	KubernetesNotReachableReason = "NotReachable"
+)
+
+// TalosCluster's TalosReachable condition and corresponding reasons.
+const (
+	// TalosReachableCondition is True when the Talos API of every known machine answers.
+	TalosReachableCondition = "TalosReachable"
+
+	// TalosReachableReason surfaces when every machine's Talos API answers.
+	TalosReachableReason = "Reachable"
+
+	// TalosPartlyReachableReason surfaces when the Talos API of some machines does not answer.
+	TalosPartlyReachableReason = "PartlyReachable"
+
+	// TalosNotReachableReason surfaces when no machine's Talos API answers.
+	TalosNotReachableReason = "NotReachable"
+)
+
+// TalosCluster's EtcdHealthy condition and corresponding reasons.
+const (
+	// EtcdHealthyCondition is True when all members agree on who is a member, are voters, have a leader and no alarms.
+	EtcdHealthyCondition = "EtcdHealthy"
+
+	// EtcdHealthyReason surfaces when etcd is healthy.
+	EtcdHealthyReason = "Healthy"
+
+	// EtcdNotHealthyReason surfaces when etcd is not healthy; the message says in which way.
+	EtcdNotHealthyReason = "NotHealthy"
+)
+
+// TalosCluster's MachinesDiscovered condition and corresponding reasons.
+const (
+	// MachinesDiscoveredCondition is True when every etcd member and every Node of the target is matched to a TalosMachine.
+	MachinesDiscoveredCondition = "MachinesDiscovered"
+
+	// MachinesDiscoveredReason surfaces when every etcd member and every Node is matched.
+	MachinesDiscoveredReason = "Discovered"
+
+	// MachinesUnmatchedReason surfaces when an etcd member or a Node has no machine, or a machine has neither.
+	MachinesUnmatchedReason = "Unmatched"
+)
+
+// TalosCluster's SpecInSync condition and corresponding reasons.
+const (
+	// SpecInSyncCondition is True when the machines run what the spec asks for.
+	SpecInSyncCondition = "SpecInSync"
+
+	// SpecInSyncReason surfaces when the machines run what the spec asks for.
+	SpecInSyncReason = "InSync"
+
+	// SpecNotDeclaredReason surfaces when the spec asks for no version.
+	SpecNotDeclaredReason = "NotDeclared"
+
+	// SpecOutOfSyncReason surfaces when the machines run something else than the spec asks for.
+	SpecOutOfSyncReason = "OutOfSync"
+)

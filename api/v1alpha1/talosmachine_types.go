@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// MachineRole is what a machine is in its cluster.
+// +kubebuilder:validation:Enum=ControlPlane;Worker
+type MachineRole string
+
+const (
+	// ControlPlaneRole is a machine with an etcd member and the components of the control plane.
+	ControlPlaneRole MachineRole = "ControlPlane"
+
+	// WorkerRole is any other machine.
+	WorkerRole MachineRole = "Worker"
+)
+
+// Approval says whether the hub may touch a machine.
+// +kubebuilder:validation:Enum=Approved;Pending
+type Approval string
+
+const (
+	// Approved machines are worked on.
+	Approved Approval = "Approved"
+
+	// ApprovalPending machines are shown and never touched.
+	ApprovalPending Approval = "Pending"
+)
+
+// RemovalSpec is an explicit request to remove a machine from its cluster.
+type RemovalSpec struct {
+	// reason is a note for people and the audit.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason,omitempty"`
+}
+
+// TalosMachineSpec says which node this is and what the hub may do with it.
+type TalosMachineSpec struct {
+	// clusterName is the Cluster to which the machine belongs.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterName is immutable"
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// role is what the machine is in its cluster.
+	// +required
+	Role MachineRole `json:"role,omitempty"`
+
+	// address is the IP address at which the Talos API of the machine is addressed.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Address string `json:"address,omitempty"`
+
+	// uuid is the identity of the hardware; it is compared before every destructive call.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	UUID string `json:"uuid,omitempty"`
+
+	// approval says whether the hub may touch the machine.
+	// +optional
+	Approval Approval `json:"approval,omitempty"`
+
+	// removal asks the hub to remove the machine from its cluster. Deleting this object does not.
+	// +optional
+	Removal *RemovalSpec `json:"removal,omitempty"`
+}
+
+// TalosMachineStatus is the observed state of a machine.
+type TalosMachineStatus struct {
+	// conditions are documented with their constants in this package.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation of the spec that this status speaks of.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// nodeName is the name of the machine's Node.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName,omitempty"`
+
+	// etcdMemberID is the ID of the machine's etcd member, in hexadecimal.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16
+	EtcdMemberID string `json:"etcdMemberID,omitempty"`
+
+	// talosVersion is the version of Talos that runs.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	TalosVersion string `json:"talosVersion,omitempty"`
+
+	// kubeletVersion is the version of the kubelet that runs.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	KubeletVersion string `json:"kubeletVersion,omitempty"`
+
+	// schematicID is the Image Factory schematic that runs.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	SchematicID string `json:"schematicID,omitempty"`
+
+	// platform is the Talos platform, such as metal.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Platform string `json:"platform,omitempty"`
+
+	// secureBoot says whether the machine booted with Secure Boot.
+	// +optional
+	SecureBoot SecureBootState `json:"secureBoot,omitempty"`
+
+	// bootID changes with every boot.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	BootID string `json:"bootID,omitempty"`
+}
+
+// SecureBootState says whether Secure Boot is on.
+// +kubebuilder:validation:Enum=Enabled;Disabled
+type SecureBootState string
+
+const (
+	// SecureBootEnabled machines boot signed images only.
+	SecureBootEnabled SecureBootState = "Enabled"
+
+	// SecureBootDisabled machines boot any image.
+	SecureBootDisabled SecureBootState = "Disabled"
+)
+
+// TalosMachine is one node of a target. Deleting it makes the hub forget the machine and leaves the machine as it is.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=talosmachines,scope=Namespaced,shortName=tm,categories=cluster-api;ichor
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".spec.clusterName",description="Cluster to which it belongs"
+// +kubebuilder:printcolumn:name="Node",type="string",JSONPath=".status.nodeName",description="Name of its Node"
+// +kubebuilder:printcolumn:name="Role",type="string",JSONPath=".spec.role",description="Role in its cluster"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether it works"
+// +kubebuilder:printcolumn:name="Talos",type="string",JSONPath=".status.talosVersion",description="Version of Talos that runs"
+// +kubebuilder:printcolumn:name="Kubelet",type="string",JSONPath=".status.kubeletVersion",description="Version of the kubelet that runs"
+// +kubebuilder:printcolumn:name="Address",type="string",JSONPath=".spec.address",description="Address of its Talos API",priority=10
+// +kubebuilder:printcolumn:name="Approval",type="string",JSONPath=".spec.approval",description="Whether the hub may touch it",priority=10
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+type TalosMachine struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec says which node this is and what the hub may do with it.
+	// +required
+	Spec TalosMachineSpec `json:"spec,omitempty,omitzero"`
+
+	// status is the observed state of the machine.
+	// +optional
+	Status TalosMachineStatus `json:"status,omitempty,omitzero"`
+}
+
+// TalosMachineList is a list of TalosMachines.
+//
+// +kubebuilder:object:root=true
+type TalosMachineList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TalosMachine `json:"items"`
+}
+
+// GetConditions returns the conditions of the TalosMachine.
+func (m *TalosMachine) GetConditions() []metav1.Condition { return m.Status.Conditions }
+
+// SetConditions replaces the conditions of the TalosMachine.
+func (m *TalosMachine) SetConditions(conditions []metav1.Condition) {
+	m.Status.Conditions = conditions
+}
+
+// Held says whether rolling operations skip the machine.
+func (m *TalosMachine) Held() bool {
+	_, held := m.Annotations[UpgradeHoldAnnotation]
+	return held
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// TalosOperation's Succeeded condition and corresponding reasons.
+const (
+	// SucceededCondition is True when the operation completed, False while it waits for a retry, Unknown until then.
+	SucceededCondition = "Succeeded"
+
+	// SucceededReason surfaces when the operation completed on every machine that it selected.
+	SucceededReason = "Succeeded"
+
+	// CompletedWithHeldMachinesReason surfaces, with status True, when it completed and skipped machines that are held.
+	CompletedWithHeldMachinesReason = "CompletedWithHeldMachines"
+
+	// NotCompletedReason surfaces, with status Unknown, until the operation is over.
+	NotCompletedReason = "NotCompleted"
+
+	// FailedReason surfaces when the operation waits for a retry; status.failureReason says what failed.
+	FailedReason = "Failed"
+)
+
+// TalosOperation's Progressing condition and corresponding reasons. While a gate keeps the operation waiting, the reason is the
+// name of the gate; the gates are documented with their constants below.
+const (
+	// ProgressingCondition is True while steps are taken, and False while the operation waits, is paused or over.
+	ProgressingCondition = "Progressing"
+
+	// ProgressingReason surfaces while steps are taken.
+	ProgressingReason = "Progressing"
+
+	// StartingReason surfaces between the lock and the first step, while the target is observed.
+	StartingReason = "Starting"
+
+	// NotStartedReason surfaces until the operation takes the lock.
+	NotStartedReason = "NotStarted"
+
+	// SettlingReason surfaces while machines in hand are taken to their nearest safe point.
+	SettlingReason = "Settling"
+
+	// NotProgressingReason surfaces when condition Paused says why nothing moves.
+	NotProgressingReason = "Paused"
+
+	// CompletedReason surfaces when the operation is over.
+	CompletedReason = "Completed"
+)
+
+// Gates that make an operation wait. They are reasons of condition Progressing.
+const (
+	// TargetReachableGate waits until the target's Kubernetes API, and the Talos API of the machines it needs, answer.
+	TargetReachableGate = "TargetReachable"
+
+	// MachinesDiscoveredGate waits until initial discovery has matched every etcd member and every Node.
+	MachinesDiscoveredGate = "MachinesDiscovered"
+
+	// EtcdHealthyGate waits until etcd can lose the chosen control plane without losing quorum.
+	EtcdHealthyGate = "EtcdHealthy"
+
+	// WorkersAvailableGate waits until fewer than maxUnavailable workers are away.
+	WorkersAvailableGate = "WorkersAvailable"
+
+	// ControlPlanesReadyGate waits until every other control plane is ready.
+	ControlPlanesReadyGate = "ControlPlanesReady"
+)
+
+// Gates that refuse. They are named in refusals and may be named in spec.overrides where the refusal says so.
+const (
+	// TargetDeclaredGate refuses when the spec of the target declares no version to go to.
+	TargetDeclaredGate = "TargetDeclared"
+
+	// TargetExpectedGate refuses when the spec of the target is not what spec.expectedTarget says.
+	TargetExpectedGate = "TargetExpected"
+
+	// TalosVersionPathGate refuses versions that are not final, not newer, or too far. Skipping one minor may be overridden.
+	TalosVersionPathGate = "TalosVersionPath"
+
+	// TalosHostVersionGate refuses machines that run a Talos which this hub cannot upgrade.
+	TalosHostVersionGate = "TalosHostVersion"
+
+	// KubernetesPairingGate refuses when the new Talos does not support the Kubernetes that runs. It may be overridden.
+	KubernetesPairingGate = "KubernetesPairing"
+
+	// SchematicGate refuses when the schematic of a machine is not known, so that extensions could be lost.
+	SchematicGate = "Schematic"
+
+	// MachineKnownGate refuses when a machine that the operation names is not part of the target, or is not approved.
+	MachineKnownGate = "MachineKnown"
+
+	// ActionKnownGate refuses an action of kind node that this hub does not know.
+	ActionKnownGate = "ActionKnown"
+
+	// QuorumGate refuses when taking a control plane away costs etcd its quorum for certain, as with two members.
+	QuorumGate = "Quorum"
+)
+
+// TalosOperation's Paused condition and corresponding reasons. There is one reason for everything that keeps an operation from
+// moving other than a gate that time opens; the first that applies wins, in this order.
+const (
+	// PausedCondition is True when the operation does not move; the message says who can change that, and with which command.
+	PausedCondition = "Paused"
+
+	// NotPausedReason surfaces when nothing pauses the operation.
+	NotPausedReason = "NotPaused"
+
+	// ClusterPausedReason surfaces when the Cluster is paused in the sense of Cluster API.
+	ClusterPausedReason = "ClusterPaused"
+
+	// OperatorPausedReason surfaces when spec.paused is true. The lock stays with the operation.
+	OperatorPausedReason = "OperatorPaused"
+
+	// StatusLostReason surfaces when the operation had begun and its status is gone or older than the record on the target.
+	StatusLostReason = "StatusLost"
+
+	// StepFailedReason surfaces when a step failed. Nothing is repeated or rolled back until somebody retries.
+	StepFailedReason = "StepFailed"
+
+	// NoExecutorReason surfaces when this hub does not know the kind.
+	NoExecutorReason = "NoExecutor"
+
+	// RefusedReason surfaces when a gate refuses which time will not open.
+	RefusedReason = "Refused"
+
+	// WaitingForWindowReason surfaces when no maintenance window of the target is open.
+	WaitingForWindowReason = "WaitingForWindow"
+
+	// ControlPlaneTransitioningReason surfaces when a control plane seems to be under replacement.
+	ControlPlaneTransitioningReason = "ControlPlaneTransitioning"
+
+	// ClusterLockHeldReason surfaces when somebody else holds the lock of the target, or comes first.
+	ClusterLockHeldReason = "ClusterLockHeld"
+
+	// TargetMissingReason surfaces when the TalosCluster that the operation names does not exist.
+	TargetMissingReason = "TargetMissing"
+)
+
+// TalosOperation's LockHeld condition and corresponding reasons.
+const (
+	// LockHeldCondition is True while the operation holds the lock of the target.
+	LockHeldCondition = "LockHeld"
+
+	// LockHeldReason surfaces while the operation holds the lock.
+	LockHeldReason = "Held"
+
+	// LockNotHeldReason surfaces until the operation takes the lock.
+	LockNotHeldReason = "NotHeld"
+
+	// LockReleasedReason surfaces after the operation gave the lock back.
+	LockReleasedReason = "Released"
+)
+
+// TalosOperation's TargetSuperseded condition and corresponding reasons.
+const (
+	// TargetSupersededCondition is True when the spec of the target changed after the operation had captured it.
+	TargetSupersededCondition = "TargetSuperseded"
+
+	// TargetSupersededReason surfaces when the spec asks for something else by now; the message says what.
+	TargetSupersededReason = "Superseded"
+
+	// TargetCurrentReason surfaces when the operation brings the target to what its spec asks for.
+	TargetCurrentReason = "Current"
+)
+
+// Reasons of Events about a TalosOperation, beside the reasons of its conditions.
+const (
+	// LockTakenEvent is recorded when the operation takes the lock.
+	LockTakenEvent = "LockTaken"
+
+	// StageCompletedEvent is recorded when a stage is over on all its units.
+	StageCompletedEvent = "StageCompleted"
+
+	// MachineCompletedEvent is recorded when a machine is past its last stage.
+	MachineCompletedEvent = "MachineCompleted"
+
+	// RetryingEvent is recorded when a retry begins.
+	RetryingEvent = "Retrying"
+
+	// GateOverriddenEvent is recorded, as a Warning, when an override bypasses a gate.
+	GateOverriddenEvent = "GateOverridden"
+)

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package crd carries the CustomResourceDefinitions that the hub installs.
+package crd
+
+import "embed"
+
+// Own are the hub's own definitions; ClusterAPI is the one of Cluster API's Cluster.
+var (
+	//go:embed bases/*.yaml
+	Own embed.FS
+	//go:embed cluster-api/*.yaml
+	ClusterAPI embed.FS
+)

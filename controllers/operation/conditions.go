@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/targets"
+)
+
+// messageLimit bounds every message in status.
+const messageLimit = 256
+
+// shorten cuts a message to what status holds, at the end of a character.
+func shorten(message string) string {
+	if len(message) <= messageLimit {
+		return message
+	}
+	cut := messageLimit - len("…")
+	for !utf8.RuneStart(message[cut]) {
+		cut--
+	}
+	return message[:cut] + "…"
+}
+
+// summarize derives phase and conditions from what the reconcile found. Nothing reads them back to decide, but for the lock.
+func summarize(s *scope) {
+	s.op.Status.ObservedGeneration = s.op.Generation
+	setPhase(s)
+	setSucceeded(s.op)
+	setProgressing(s)
+	setPaused(s)
+	setTargetSuperseded(s)
+	if meta.FindStatusCondition(s.op.Status.Conditions, v1alpha1.LockHeldCondition) == nil {
+		setLock(s.op, metav1.ConditionFalse, v1alpha1.LockNotHeldReason, "")
+	}
+}
+
+func set(op *v1alpha1.TalosOperation, kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&op.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: shorten(message), ObservedGeneration: op.Generation,
+	})
+}
+
+func setLock(op *v1alpha1.TalosOperation, status metav1.ConditionStatus, reason, message string) {
+	set(op, v1alpha1.LockHeldCondition, status, reason, message)
+}
+
+func holdsLock(op *v1alpha1.TalosOperation) bool {
+	return meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.LockHeldCondition)
+}
+
+// failing says why an operation that failed in this very reconcile does not move; later reconciles find it in the pause table.
+func (s *scope) failing() *pause {
+	switch {
+	case s.why != nil || s.op.Status.FailureReason == "":
+		return s.why
+	default:
+		return stepFailed(s)
+	}
+}
+
+func setPhase(s *scope) {
+	switch {
+	case s.op.Completed():
+		s.op.Status.Phase = v1alpha1.OperationCompleted
+	case s.failing() != nil:
+		s.op.Status.Phase = v1alpha1.OperationPaused
+	case holdsLock(s.op):
+		s.op.Status.Phase = v1alpha1.OperationInProgress
+	default:
+		s.op.Status.Phase = v1alpha1.OperationPending
+	}
+}
+
+func setSucceeded(op *v1alpha1.TalosOperation) {
+	switch {
+	case op.Completed() && len(op.Status.Held) > 0:
+		set(op, v1alpha1.SucceededCondition, metav1.ConditionTrue, v1alpha1.CompletedWithHeldMachinesReason, "held: "+strings.Join(op.Status.Held, ", "))
+	case op.Completed():
+		set(op, v1alpha1.SucceededCondition, metav1.ConditionTrue, v1alpha1.SucceededReason, "")
+	case op.Status.FailureReason != "":
+		set(op, v1alpha1.SucceededCondition, metav1.ConditionFalse, v1alpha1.FailedReason, op.Status.FailureReason)
+	default:
+		set(op, v1alpha1.SucceededCondition, metav1.ConditionUnknown, v1alpha1.NotCompletedReason, "")
+	}
+}
+
+func setProgressing(s *scope) {
+	status, reason, message := metav1.ConditionFalse, "", ""
+	switch {
+	case s.op.Completed():
+		reason = v1alpha1.CompletedReason
+	case s.settling:
+		status, reason, message = metav1.ConditionTrue, v1alpha1.SettlingReason, "taking the machines in hand to a safe point: "+s.workingOn()
+	case s.failing() != nil:
+		reason = v1alpha1.NotProgressingReason
+	case !holdsLock(s.op):
+		reason = v1alpha1.NotStartedReason
+	case len(s.working) > 0:
+		status, reason, message = metav1.ConditionTrue, v1alpha1.ProgressingReason, s.workingOn()
+	case len(s.waiting) > 0 && s.waiting[0].Gate != v1alpha1.StartingReason:
+		reason, message = s.waiting[0].Gate, s.waiting[0].Message
+	default:
+		s.keepProgressing()
+		return
+	}
+	set(s.op, v1alpha1.ProgressingCondition, status, reason, message)
+}
+
+// keepProgressing leaves the condition as it is while the target is looked at: a look is not worth a write.
+func (s *scope) keepProgressing() {
+	current := meta.FindStatusCondition(s.op.Status.Conditions, v1alpha1.ProgressingCondition)
+	if current == nil || current.Reason == v1alpha1.NotStartedReason || current.Reason == v1alpha1.NotProgressingReason {
+		set(s.op, v1alpha1.ProgressingCondition, metav1.ConditionTrue, v1alpha1.StartingReason, "looking at the target")
+	}
+}
+
+func (s *scope) workingOn() string {
+	working := slices.Clone(s.working)
+	slices.Sort(working)
+	return strings.Join(slices.Compact(working), ", ")
+}
+
+func setPaused(s *scope) {
+	if why := s.failing(); why != nil && !s.op.Completed() {
+		set(s.op, v1alpha1.PausedCondition, metav1.ConditionTrue, why.reason, why.message)
+		return
+	}
+	set(s.op, v1alpha1.PausedCondition, metav1.ConditionFalse, v1alpha1.NotPausedReason, "")
+}
+
+func setTargetSuperseded(s *scope) {
+	switch {
+	case s.Cluster == nil && meta.FindStatusCondition(s.op.Status.Conditions, v1alpha1.TargetSupersededCondition) != nil:
+	case s.Cluster == nil || s.op.Status.Target == nil:
+		set(s.op, v1alpha1.TargetSupersededCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "")
+	case *s.op.Status.Target != targets.Declared(s.Cluster) && !s.op.Completed():
+		set(s.op, v1alpha1.TargetSupersededCondition, metav1.ConditionTrue, v1alpha1.TargetSupersededReason, fmt.Sprintf(
+			"TalosCluster %s asks for %s by now", s.Cluster.Name, describe(targets.Declared(s.Cluster))))
+	default:
+		set(s.op, v1alpha1.TargetSupersededCondition, metav1.ConditionFalse, v1alpha1.TargetCurrentReason, "")
+	}
+}

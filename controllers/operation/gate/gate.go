@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gate holds the checks before anything disruptive. They are pure: a look at the target and the machine that is meant to
+// go away in, and either nothing or the reason to wait out.
+package gate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/providers/kube"
+	"ichor.maesh.dev/hub/providers/talos"
+)
+
+// View is one look at the whole target. Two views of the same state are equal.
+type View struct {
+	// Nodes are the Nodes by name; NodesTrouble says why they are not known.
+	Nodes        map[string]kube.Node
+	NodesTrouble string
+
+	// Etcd is what the member of each control plane tells, by TalosMachine.
+	Etcd map[string]EtcdView
+}
+
+// EtcdView is what one etcd member tells, or why it does not.
+type EtcdView struct {
+	talos.Etcd
+
+	Trouble string
+}
+
+// Leader is the TalosMachine whose etcd member leads, or nothing.
+func (v View) Leader() string {
+	for name, etcd := range v.Etcd {
+		if etcd.Trouble == "" && etcd.MemberID != 0 && etcd.MemberID == etcd.Leader {
+			return name
+		}
+	}
+	return ""
+}
+
+// Input is what gates judge.
+type Input struct {
+	// Cluster is the target.
+	Cluster *v1alpha1.TalosCluster
+
+	// Machines are the approved machines of the target.
+	Machines []*v1alpha1.TalosMachine
+
+	// Machine is the one that is meant to go away.
+	Machine *v1alpha1.TalosMachine
+
+	// View is what the target looks like now.
+	View View
+
+	// Away are the machines that a disruptive step of this operation has in hand, by TalosMachine.
+	Away map[string]bool
+
+	// MaxUnavailable is how many workers may be away at once.
+	MaxUnavailable int
+}
+
+// Wait is why a machine must not go away yet. The zero value means that it may.
+type Wait struct {
+	// Gate is the gate that waits.
+	Gate string
+
+	// Message says for what.
+	Message string
+}
+
+type gate struct {
+	name  string
+	check func(Input) (wait string)
+}
+
+// gates are asked in this order; the first that waits answers.
+var gates = []gate{
+	{v1alpha1.MachinesDiscoveredGate, machinesDiscovered},   // A member that nobody knows could be the one that quorum needs.
+	{v1alpha1.TargetReachableGate, targetReachable},         // What cannot be seen is not touched.
+	{v1alpha1.EtcdHealthyGate, etcdHealthy},                 // etcd must be able to lose this member.
+	{v1alpha1.ControlPlanesReadyGate, controlPlanesReady},   // The other control planes have to carry the load.
+	{v1alpha1.WorkersAvailableGate, workersWithinTheBudget}, // Pods need somewhere to go.
+}
+
+// Check asks every gate.
+func Check(in Input) Wait {
+	for _, g := range gates {
+		if message := g.check(in); message != "" {
+			return Wait{Gate: g.name, Message: message}
+		}
+	}
+	return Wait{}
+}
+
+func machinesDiscovered(in Input) string {
+	if in.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] == "" {
+		return "initial discovery has not matched every etcd member and every Node to a machine yet"
+	}
+	return ""
+}
+
+func targetReachable(in Input) string {
+	if in.View.NodesTrouble != "" {
+		return "the Kubernetes API of the cluster cannot be read: " + in.View.NodesTrouble
+	}
+	return ""
+}
+
+// etcdHealthy asks every member, since a member that is cut off still thinks that all is well.
+func etcdHealthy(in Input) string {
+	if in.Machine.Spec.Role != v1alpha1.ControlPlaneRole {
+		return ""
+	}
+	var reference *EtcdView
+	for _, machine := range controlPlanes(in.Machines) {
+		etcd, seen := in.View.Etcd[machine.Name]
+		switch {
+		case !seen:
+			return fmt.Sprintf("the etcd member of %s has not been asked", machine.Name)
+		case etcd.Trouble != "":
+			return fmt.Sprintf("the etcd member of %s does not answer: %s", machine.Name, etcd.Trouble)
+		}
+		if reference == nil {
+			reference = &etcd
+		}
+		if trouble := memberTrouble(machine.Name, etcd, *reference); trouble != "" {
+			return trouble
+		}
+	}
+	if reference == nil {
+		return "no control plane is known"
+	}
+	return membershipTrouble(reference.Members, len(controlPlanes(in.Machines)))
+}
+
+func memberTrouble(name string, etcd, reference EtcdView) string {
+	switch {
+	case etcd.Leader == 0:
+		return fmt.Sprintf("the etcd member of %s has no leader", name)
+	case etcd.Leader != reference.Leader:
+		return fmt.Sprintf("the etcd member of %s follows another leader than the others", name)
+	case etcd.Learner:
+		return fmt.Sprintf("the etcd member of %s is a learner", name)
+	case len(etcd.Errors) > 0:
+		return fmt.Sprintf("the etcd member of %s reports %s", name, strings.Join(etcd.Errors, ", "))
+	case len(etcd.Alarms) > 0:
+		return "etcd has an alarm: " + strings.Join(etcd.Alarms, ", ")
+	case !slices.Equal(ids(etcd.Members), ids(reference.Members)):
+		return fmt.Sprintf("the etcd member of %s knows other members than the others", name)
+	}
+	return ""
+}
+
+func membershipTrouble(members []talos.EtcdMember, controlPlanes int) string {
+	for _, member := range members {
+		switch {
+		case !member.Started:
+			return fmt.Sprintf("etcd member %s has not started", memberName(member))
+		case member.Learner:
+			return fmt.Sprintf("etcd member %s is a learner", memberName(member))
+		}
+	}
+	if len(members) != controlPlanes {
+		return fmt.Sprintf("etcd has %d members and the cluster %d approved control planes", len(members), controlPlanes)
+	}
+	if quorum := len(members)/2 + 1; len(members) > 1 && len(members)-1 < quorum {
+		return fmt.Sprintf("etcd has %d members and needs %d of them", len(members), quorum)
+	}
+	return ""
+}
+
+func memberName(member talos.EtcdMember) string {
+	return cmp.Or(member.Hostname, fmt.Sprintf("%016x", member.ID))
+}
+
+func ids(members []talos.EtcdMember) []uint64 {
+	list := make([]uint64, 0, len(members))
+	for _, member := range members {
+		list = append(list, member.ID)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func controlPlanesReady(in Input) string {
+	if in.Machine.Spec.Role != v1alpha1.ControlPlaneRole {
+		return ""
+	}
+	for _, machine := range controlPlanes(in.Machines) {
+		if machine.Name == in.Machine.Name {
+			continue
+		}
+		if node, ok := in.View.Nodes[machine.Status.NodeName]; !ok || !node.Ready {
+			return fmt.Sprintf("control plane %s is not ready", machine.Name)
+		}
+	}
+	return ""
+}
+
+// workersWithinTheBudget counts every worker that is away, whoever took it away. The chosen machine does not count against itself.
+func workersWithinTheBudget(in Input) string {
+	if in.Machine.Spec.Role != v1alpha1.WorkerRole {
+		return ""
+	}
+	var away []string
+	for _, machine := range in.Machines {
+		if machine.Spec.Role != v1alpha1.WorkerRole || machine.Name == in.Machine.Name {
+			continue
+		}
+		node, ok := in.View.Nodes[machine.Status.NodeName]
+		if in.Away[machine.Name] || !ok || !node.Ready || node.Unschedulable {
+			away = append(away, machine.Name)
+		}
+	}
+	if len(away) < in.MaxUnavailable {
+		return ""
+	}
+	slices.Sort(away)
+	return fmt.Sprintf("%d of at most %d workers are away: %s", len(away), in.MaxUnavailable, strings.Join(away, ", "))
+}
+
+func controlPlanes(machines []*v1alpha1.TalosMachine) []*v1alpha1.TalosMachine {
+	return slices.DeleteFunc(slices.Clone(machines), func(m *v1alpha1.TalosMachine) bool {
+		return m.Spec.Role != v1alpha1.ControlPlaneRole
+	})
+}

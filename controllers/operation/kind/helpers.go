@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kind
+
+import (
+	"fmt"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+)
+
+// Failed says whether the call of the unit's step ended in failure.
+func (u Unit) Failed() bool {
+	return u.Status.Outcome != nil && u.Status.Outcome.Result == v1alpha1.CallFailed
+}
+
+// FailStep ends a step as its call did.
+func FailStep(u Unit, retryAt v1alpha1.OperationStep) Action {
+	return Action{Verdict: Fail, RetryStep: retryAt, Message: fmt.Sprintf("%s failed: %s", u.Status.Step, u.Status.Outcome.Message)}
+}
+
+// Unreachable waits for a machine that does not answer.
+func Unreachable(u Unit, trouble string) Action {
+	return Action{Verdict: Wait, Reason: v1alpha1.TargetReachableGate, Message: fmt.Sprintf("machine %s does not answer: %s", u.Status.Name, trouble)}
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kind is the seam between the engine and what an operation does: one kind is one Executor.
+//
+// The engine owns the lock, the order, batches, gates, claims, pauses, retries and events, and never asks which kind it runs. An
+// executor keeps no state: it turns a unit's status and a look at the machine into the next action, and carries actions out.
+package kind
+
+import (
+	"context"
+	"time"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
+	"ichor.maesh.dev/hub/providers/guard"
+	"ichor.maesh.dev/hub/providers/kube"
+	"ichor.maesh.dev/hub/providers/talos"
+	"ichor.maesh.dev/hub/providers/target"
+)
+
+// Executor is the code of one kind.
+type Executor interface {
+	plan.Planner
+
+	// Steps declares every step that Next can name. The tests that kill the hub are generated from it.
+	Steps() []Step
+
+	// Observe looks at a unit. It reads only, within the deadline of ctx; what it cannot see is part of the observation.
+	Observe(ctx context.Context, scope Scope, unit Unit) Observation
+
+	// Next decides what comes next for a unit. It is pure.
+	Next(scope Scope, unit Unit, seen Observation) Action
+
+	// Settle decides the way of a unit to its nearest safe point. It is pure, and returns Park when the unit is there.
+	Settle(scope Scope, unit Unit, seen Observation) Action
+
+	// Do makes the one call that a step names. The status of the unit holds the claim.
+	Do(ctx context.Context, scope Scope, unit Unit, step v1alpha1.OperationStep) (Outcome, error)
+
+	// Classify says what an error of Do means.
+	Classify(err error) v1alpha1.ErrorClass
+}
+
+// Scope is what an executor knows of the operation.
+type Scope struct {
+	// Owner is the operation, as namespace/name; it marks what the operation puts on the target.
+	Owner string
+
+	// Spec and Target are the order, and what it brings the cluster to.
+	Spec   v1alpha1.TalosOperationSpec
+	Target v1alpha1.OperationTarget
+
+	// Cluster names the target for the adapters.
+	Cluster target.Target
+
+	// Machines counts the machines of the target.
+	Machines int
+
+	// Guard is asked before every call that changes the target.
+	Guard guard.Func
+}
+
+// Unit is one machine in a stage, or a stage without machines.
+type Unit struct {
+	Status v1alpha1.UnitStatus
+
+	// Machine is nil for a stage without machines.
+	Machine *v1alpha1.TalosMachine
+}
+
+// Observation is one look at a unit. Two observations of the same state are equal.
+type Observation struct {
+	// Talos is what the Talos API tells; TalosTrouble says why it tells nothing.
+	Talos        talos.Machine
+	TalosTrouble string
+
+	// Etcd is what the etcd member tells; nil for a worker. EtcdTrouble says why it tells nothing.
+	Etcd        *talos.Etcd
+	EtcdTrouble string
+
+	// Node is the machine's Node, nil if there is none. NodeTrouble says why that is not known.
+	Node        *kube.Node
+	NodeTrouble string
+}
+
+// Repeat says what to do about a claim without outcome: the hub stopped in the middle of the call.
+type Repeat string
+
+const (
+	// Safe calls are made again.
+	Safe Repeat = "Safe"
+
+	// BootIDGuarded calls are made again only if the boot ID shows that they did not arrive.
+	BootIDGuarded Repeat = "BootIDGuarded"
+
+	// Never repeated calls fail their step.
+	Never Repeat = "Never"
+)
+
+// Step declares a step of an executor.
+type Step struct {
+	Name v1alpha1.OperationStep
+
+	// Waits steps make no call: they are over when an observation says so.
+	Waits bool
+
+	// Repeat says what to do about a claim without outcome.
+	Repeat Repeat
+
+	// Gated steps are claimed only after the gates of disruptive stages have passed once more. The first step of a unit in such
+	// a stage is gated in any case.
+	Gated bool
+
+	// Unsafe steps keep the lock, whatever happens, until the next step.
+	Unsafe bool
+
+	// Cancel says that settling ends the call rather than waiting for it.
+	Cancel bool
+
+	// Timeout is the step's deadline, counted from its claim.
+	Timeout time.Duration
+}
+
+// Verdict is the kind of an Action.
+type Verdict string
+
+const (
+	// Call claims a step and makes its call.
+	Call Verdict = "Call"
+
+	// Wait stays in a step, or goes to one that makes no call, until another observation.
+	Wait Verdict = "Wait"
+
+	// Done ends the unit's stage.
+	Done Verdict = "Done"
+
+	// Fail pauses the operation.
+	Fail Verdict = "Fail"
+
+	// Park puts a unit that is at a safe point back to the beginning of its stage.
+	Park Verdict = "Park"
+)
+
+// Action is what comes next for a unit.
+type Action struct {
+	Verdict Verdict
+
+	// Step is the step to claim, or to wait in. Empty stays in the present one.
+	Step v1alpha1.OperationStep
+
+	// PreRebootBootID is persisted with the claim of a step that reboots.
+	PreRebootBootID string
+
+	// RetryStep is where a retry begins after a failure, if not at the failed step.
+	RetryStep v1alpha1.OperationStep
+
+	// Reason names a gate, for a wait that is one.
+	Reason string
+
+	// Message says what is waited for, or what failed. It is the same for the same state.
+	Message string
+}
+
+// Outcome is what a call tells beyond its success.
+type Outcome struct {
+	// ResolvedImage is the image as the machine resolved it.
+	ResolvedImage string
+
+	// ExitCode is the installer's exit code.
+	ExitCode *int32
+
+	// Message is worth keeping, in success or failure.
+	Message string
+}

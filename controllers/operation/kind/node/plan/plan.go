@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan plans single actions on one machine. It is a leaf: it links no client of a target.
+package plan
+
+import (
+	"fmt"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
+)
+
+// RebootStage is the one stage of a reboot.
+const RebootStage = "Reboot"
+
+// Planner plans actions on one machine.
+type Planner struct{}
+
+// Traits implements plan.Planner. A person named the machine, so a hold does not keep it from them.
+func (Planner) Traits(v1alpha1.TalosOperationSpec) plan.Traits { return plan.Traits{} }
+
+// Plan implements plan.Planner.
+func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
+	p := plan.Plan{
+		Target: facts.Target,
+		Effect: plan.EffectReboot,
+		Stages: []plan.Stage{{Name: RebootStage, Machines: []string{facts.Spec.Node.Machine}, Batch: plan.Batch{Tiered: true}, Disruptive: true}},
+	}
+	machine := find(facts)
+	if r := refusal(facts, machine); r != nil {
+		return p, []plan.Refusal{*r}
+	}
+	if machine.Spec.Role == v1alpha1.ControlPlaneRole && plan.ControlPlanes(facts.Approved()) == 1 {
+		p.Warnings = append(p.Warnings, "the only control plane reboots: the Kubernetes API of the cluster is away meanwhile")
+	}
+	return p, nil
+}
+
+func find(facts plan.Facts) *v1alpha1.TalosMachine {
+	for _, machine := range facts.Approved() {
+		if machine.Name == facts.Spec.Node.Machine {
+			return machine
+		}
+	}
+	return nil
+}
+
+func refusal(facts plan.Facts, machine *v1alpha1.TalosMachine) *plan.Refusal {
+	switch {
+	case facts.Spec.Node.Action != v1alpha1.RebootAction:
+		return &plan.Refusal{
+			Gate:    v1alpha1.ActionKnownGate,
+			Message: fmt.Sprintf("this hub does not know action %q; it knows %q", facts.Spec.Node.Action, v1alpha1.RebootAction),
+			Help:    "upgrade the hub",
+		}
+	case machine == nil:
+		return &plan.Refusal{
+			Gate:    v1alpha1.MachineKnownGate,
+			Message: fmt.Sprintf("TalosMachine %q is not an approved machine of cluster %s", facts.Spec.Node.Machine, facts.Spec.ClusterName),
+			Help:    fmt.Sprintf("ichor machine list --cluster %s", facts.Spec.ClusterName),
+		}
+	case machine.Spec.Role == v1alpha1.ControlPlaneRole && plan.ControlPlanes(facts.Approved()) == 2:
+		return &plan.Refusal{
+			Gate:    v1alpha1.QuorumGate,
+			Message: "two control planes: etcd loses its quorum while either of them reboots",
+			Help:    "add a third control plane, or remove one",
+		}
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan plans upgrades of Talos. It is a leaf: it links no client of a target.
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
+	"ichor.maesh.dev/hub/controllers/versions"
+)
+
+// Stages of a Talos upgrade.
+const (
+	PullStage    = "Pull"
+	UpgradeStage = "Upgrade"
+)
+
+// pullsAtOnce bounds how many machines pull the image at the same time: they share a registry and an uplink.
+const pullsAtOnce = 10
+
+// Planner plans upgrades of Talos.
+type Planner struct{}
+
+// Traits implements plan.Planner.
+func (Planner) Traits(v1alpha1.TalosOperationSpec) plan.Traits { return plan.Traits{Rolling: true} }
+
+// Plan implements plan.Planner: every machine pulls the image before the first one is disturbed.
+func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
+	taken, held := plan.SplitHeld(facts.Approved())
+	order := plan.Order(taken, facts.Cluster.Status.EtcdLeader)
+	p := plan.Plan{
+		Target: facts.Target,
+		Effect: plan.EffectReboot,
+		Held:   held,
+		Stages: []plan.Stage{
+			{Name: PullStage, Machines: order, Batch: plan.Batch{Parallel: pullsAtOnce}},
+			{Name: UpgradeStage, Machines: order, Batch: plan.Batch{Tiered: true}, Disruptive: true},
+		},
+		Warnings: warnings(facts, taken),
+	}
+	return p, refusals(facts, taken)
+}
+
+func warnings(facts plan.Facts, taken []*v1alpha1.TalosMachine) []string {
+	var list []string
+	if plan.ControlPlanes(facts.Approved()) == 1 && plan.ControlPlanes(taken) == 1 {
+		list = append(list, "the only control plane reboots: the Kubernetes API of the cluster is away meanwhile")
+	}
+	return list
+}
+
+func refusals(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Refusal {
+	if facts.Target.TalosVersion == "" {
+		return []plan.Refusal{{
+			Gate:    v1alpha1.TargetDeclaredGate,
+			Message: fmt.Sprintf("TalosCluster %s declares no talosVersion", facts.Cluster.Name),
+			Help:    fmt.Sprintf("ichor upgrade talos VERSION --cluster %s", facts.Cluster.Name),
+		}}
+	}
+	var list []plan.Refusal
+	for _, check := range []func(plan.Facts, []*v1alpha1.TalosMachine) []plan.Refusal{
+		quorum,        // Two members lose their quorum with either of them.
+		machineByOne,  // Each machine must be able to go where the target is.
+		kubernetesFit, // What runs there must run on the new Talos.
+	} {
+		list = append(list, check(facts, taken)...)
+	}
+	return slices.DeleteFunc(list, func(r plan.Refusal) bool { return r.Overridable && facts.Overridden(r.Gate) })
+}
+
+func quorum(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Refusal {
+	if plan.ControlPlanes(facts.Approved()) != 2 || plan.ControlPlanes(taken) == 0 {
+		return nil
+	}
+	return []plan.Refusal{{
+		Gate:    v1alpha1.QuorumGate,
+		Message: "two control planes: etcd loses its quorum while either of them reboots",
+		Help:    "add a third control plane, or remove one",
+	}}
+}
+
+// machineByOne reports each distinct objection once, with the first machine that has it.
+func machineByOne(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Refusal {
+	var list []plan.Refusal
+	seen := map[string]bool{}
+	for _, machine := range taken {
+		for _, r := range objections(machine, facts.Target) {
+			if key := r.Gate + machine.Status.TalosVersion; !seen[key] {
+				seen[key] = true
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
+func objections(machine *v1alpha1.TalosMachine, target v1alpha1.OperationTarget) []plan.Refusal {
+	running := machine.Status.TalosVersion
+	if running == "" || AtTarget(running, machine.Status.SchematicID, target) {
+		return nil // What is not known yet is judged again when the machine is looked at.
+	}
+	if r := HostObjection(machine.Name, running); r != nil {
+		return []plan.Refusal{*r}
+	}
+	var list []plan.Refusal
+	if machine.Status.SchematicID == "" && target.SchematicID == "" {
+		list = append(list, plan.Refusal{
+			Gate:    v1alpha1.SchematicGate,
+			Message: fmt.Sprintf("%s does not tell its schematic: a generic image could drop its extensions", machine.Name),
+			Help:    "set spec.schematicID of the TalosCluster",
+		})
+	}
+	if r := PathObjection(machine.Name, running, target); r != nil {
+		list = append(list, *r)
+	}
+	return list
+}
+
+// AtTarget says whether a machine runs what the target asks for; a target without schematic keeps any.
+func AtTarget(version, schematic string, target v1alpha1.OperationTarget) bool {
+	return version == target.TalosVersion && (target.SchematicID == "" || schematic == target.SchematicID)
+}
+
+// HostObjection says whether a machine runs a Talos that this hub cannot upgrade.
+func HostObjection(machine, running string) *plan.Refusal {
+	version, err := versions.Parse(running)
+	if err == nil && versions.HasLifecycleAPI(version) {
+		return nil
+	}
+	return &plan.Refusal{
+		Gate:    v1alpha1.TalosHostVersionGate,
+		Message: fmt.Sprintf("%s runs Talos %s; this hub upgrades machines from v1.13 on", machine, running),
+		Help:    "bring it to v1.13 with talosctl upgrade",
+	}
+}
+
+// PathObjection says what speaks against the way from what a machine runs to the target.
+func PathObjection(machine, running string, target v1alpha1.OperationTarget) *plan.Refusal {
+	objection, err := versions.TalosUpgrade(running, target.TalosVersion)
+	if err != nil {
+		objection = &versions.Objection{Message: err.Error()}
+	}
+	if objection == nil {
+		return nil
+	}
+	return &plan.Refusal{
+		Gate: v1alpha1.TalosVersionPathGate, Message: machine + ": " + objection.Message, Overridable: objection.Overridable,
+		Help: "choose a version that follows the running one",
+	}
+}
+
+func kubernetesFit(facts plan.Facts, _ []*v1alpha1.TalosMachine) []plan.Refusal {
+	running := facts.Cluster.Status.KubernetesVersion
+	if running == "" {
+		return nil
+	}
+	objection, err := versions.KubernetesOn(facts.Target.TalosVersion, running)
+	if err != nil {
+		objection = &versions.Objection{Message: err.Error()}
+	}
+	if objection == nil {
+		return nil
+	}
+	return []plan.Refusal{{
+		Gate: v1alpha1.KubernetesPairingGate, Message: objection.Message, Overridable: objection.Overridable,
+		Help: "upgrade Kubernetes first, or choose another version of Talos",
+	}}
+}

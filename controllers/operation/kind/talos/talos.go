@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package talos is the executor of kind talos: it upgrades Talos through the LifecycleService of Talos 1.13 and later.
+//
+// That API runs the installer and nothing else. The order, etcd's health, the drain, the reboot and the proof that the machine
+// came back as what it should be are the hub's; see package reboot.
+package talos
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/kind/reboot"
+	talosplan "ichor.maesh.dev/hub/controllers/operation/kind/talos/plan"
+	"ichor.maesh.dev/hub/providers/kube"
+	"ichor.maesh.dev/hub/providers/talos"
+)
+
+// callTimeout bounds the long calls: they pull or write a system image.
+const callTimeout = 10 * time.Minute
+
+// Executor upgrades Talos.
+type Executor struct {
+	talosplan.Planner
+	reboot.Sequence
+
+	factory string
+}
+
+// New returns the executor. factory is the host, and path if any, of the Image Factory whose installers machines pull.
+func New(t talos.Provider, k kube.Provider, factory string) *Executor {
+	return &Executor{Sequence: reboot.Sequence{Talos: t, Kube: k}, factory: factory}
+}
+
+// Steps implements kind.Executor.
+func (e *Executor) Steps() []kind.Step {
+	return append([]kind.Step{
+		{Name: v1alpha1.PullingStep, Repeat: kind.Safe, Cancel: true, Timeout: callTimeout},
+		{Name: v1alpha1.InstallingStep, Repeat: kind.Safe, Unsafe: true, Timeout: callTimeout},
+	}, installed(reboot.Steps())...)
+}
+
+// installed marks the steps before the reboot as unsafe and not to be turned back from: the new system is the one that the next
+// boot takes, whatever causes it.
+func installed(steps []kind.Step) []kind.Step {
+	for i := range steps {
+		switch steps[i].Name {
+		case v1alpha1.ForfeitingStep, v1alpha1.DrainingStep:
+			steps[i].Unsafe, steps[i].Cancel = true, false
+		}
+	}
+	return steps
+}
+
+// Next implements kind.Executor.
+func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	switch step := unit.Status.Step; {
+	case step == "":
+		return begin(scope, unit, seen)
+	case step == v1alpha1.PullingStep && !unit.Failed():
+		return kind.Action{Verdict: kind.Done}
+	case step == v1alpha1.InstallingStep && !unit.Failed():
+		return afterInstall(scope, unit, seen)
+	case step == v1alpha1.PullingStep, step == v1alpha1.InstallingStep:
+		return kind.FailStep(unit, "")
+	}
+	return reboot.Next(scope, unit, seen, proof(scope))
+}
+
+func begin(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	if seen.TalosTrouble != "" {
+		return kind.Unreachable(unit, seen.TalosTrouble)
+	}
+	running, name := seen.Talos, unit.Status.Name
+	if talosplan.AtTarget(running.Version, running.SchematicID, scope.Target) && !running.UpgradePending {
+		return kind.Action{Verdict: kind.Done}
+	}
+	if r := talosplan.HostObjection(name, running.Version); r != nil {
+		return kind.Action{Verdict: kind.Fail, Message: r.Message}
+	}
+	if r := talosplan.PathObjection(name, running.Version, scope.Target); r != nil && !(r.Overridable && overridden(scope, r.Gate)) {
+		return kind.Action{Verdict: kind.Fail, Message: r.Message}
+	}
+	if scope.Target.SchematicID == "" && running.SchematicID == "" {
+		return kind.Action{Verdict: kind.Fail, Message: name + " does not tell its schematic: set spec.schematicID of the TalosCluster"}
+	}
+	if unit.Status.Stage == talosplan.PullStage {
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.PullingStep}
+	}
+	return kind.Action{Verdict: kind.Call, Step: v1alpha1.InstallingStep}
+}
+
+func overridden(scope kind.Scope, gate string) bool {
+	return slices.ContainsFunc(scope.Spec.Overrides, func(o v1alpha1.GateOverride) bool { return o.Gate == gate })
+}
+
+func afterInstall(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	if seen.TalosTrouble != "" {
+		return kind.Unreachable(unit, seen.TalosTrouble)
+	}
+	return reboot.Begin(scope, unit, seen)
+}
+
+// proof holds a machine that is back against the target. Talos boots the old system again if the new one fails; that is a
+// failure, and only a person may decide to try once more.
+func proof(scope kind.Scope) reboot.Proof {
+	return func(unit kind.Unit, seen kind.Observation) *kind.Action {
+		if bad := reboot.CheckIdentity(unit, seen); bad != nil {
+			return bad
+		}
+		running, wanted := seen.Talos, scope.Target
+		if wanted.SchematicID == "" {
+			wanted.SchematicID = schematicOf(unit.Status.ResolvedImage)
+		}
+		switch {
+		case running.Version != wanted.TalosVersion:
+			return &kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.InstallingStep, Message: fmt.Sprintf(
+				"rebooted and runs %s instead of %s: it did not reach the new system, or fell back to the old one", running.Version, wanted.TalosVersion)}
+		case running.Stage == talos.StageRunning && wanted.SchematicID != "" && running.SchematicID != wanted.SchematicID:
+			return &kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.InstallingStep, Message: fmt.Sprintf(
+				"runs %s with schematic %s instead of %s: it fell back to the old system", running.Version, running.SchematicID, wanted.SchematicID)}
+		case running.Stage == talos.StageRunning && running.Ready && running.UpgradePending:
+			return &kind.Action{Verdict: kind.Wait, Message: "waiting until Talos has found the new system good"}
+		}
+		return nil
+	}
+}
+
+var schematicInImage = regexp.MustCompile(`/([0-9a-f]{64})[:@]`)
+
+// schematicOf is the schematic in the name of an installer image, if it has one.
+func schematicOf(image string) string {
+	if match := schematicInImage.FindStringSubmatch(image); match != nil {
+		return match[1]
+	}
+	return ""
+}
+
+// Settle implements kind.Executor: an installed system is on the way to the next boot, so only completion is safe.
+func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	switch unit.Status.Step {
+	case "", v1alpha1.PullingStep:
+		return kind.Action{Verdict: kind.Park}
+	}
+	return e.Next(scope, unit, seen)
+}
+
+// Do implements kind.Executor.
+func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep) (kind.Outcome, error) {
+	switch step { //nolint:exhaustive // The rest is the way through the reboot.
+	case v1alpha1.PullingStep:
+		return e.pull(ctx, scope, unit)
+	case v1alpha1.InstallingStep:
+		return e.install(ctx, scope, unit)
+	}
+	return e.Sequence.Do(ctx, scope, unit, step)
+}
+
+// Classify implements kind.Executor.
+func (e *Executor) Classify(err error) v1alpha1.ErrorClass { return reboot.Classify(err) }
+
+func (e *Executor) pull(ctx context.Context, scope kind.Scope, unit kind.Unit) (kind.Outcome, error) {
+	writer, facts, err := e.Writer(ctx, scope, unit)
+	if err != nil {
+		return kind.Outcome{}, err
+	}
+	resolved, err := writer.PullImage(ctx, unit.Machine.Spec.Address, Image(e.factory, facts, scope.Target))
+	return kind.Outcome{ResolvedImage: resolved}, err
+}
+
+// Image names the installer for a machine: its own platform, flavour and, unless the target says otherwise, schematic.
+func Image(factory string, running talos.Machine, target v1alpha1.OperationTarget) string {
+	schematic, flavour := target.SchematicID, ""
+	if schematic == "" {
+		schematic = running.SchematicID
+	}
+	if running.SecureBoot {
+		flavour = "-secureboot"
+	}
+	return fmt.Sprintf("%s/%s-installer%s/%s:%s", factory, running.Platform, flavour, schematic, target.TalosVersion)
+}
+
+// install runs the installer. Its exit code is the answer: the call itself succeeds whatever the installer did.
+func (e *Executor) install(ctx context.Context, scope kind.Scope, unit kind.Unit) (kind.Outcome, error) {
+	writer, _, err := e.Writer(ctx, scope, unit)
+	if err != nil {
+		return kind.Outcome{}, err
+	}
+	code, err := writer.InstallImage(ctx, unit.Machine.Spec.Address, unit.Status.ResolvedImage)
+	if err != nil {
+		return kind.Outcome{}, err
+	}
+	if code != 0 {
+		return kind.Outcome{ExitCode: &code}, &InstallerError{ExitCode: code}
+	}
+	return kind.Outcome{ExitCode: &code}, nil
+}
+
+// InstallerError means that the installer ended with an exit code other than 0. The machine still boots what it booted before.
+type InstallerError struct{ ExitCode int32 }
+
+// installerExits says what the exit codes of installers from Talos 1.14 on mean; older ones say 1 for everything.
+var installerExits = map[int32]string{
+	2: "invalid input", 3: "not supported", 4: "the environment does not allow it", 5: "a dependency failed", 6: "input or output failed", 7: "the installation failed",
+}
+
+// Error says what the exit code means.
+func (e *InstallerError) Error() string {
+	if meaning := installerExits[e.ExitCode]; meaning != "" {
+		return fmt.Sprintf("the installer ended with exit code %d: %s", e.ExitCode, meaning)
+	}
+	return fmt.Sprintf("the installer ended with exit code %d", e.ExitCode)
+}

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
+	"ichor.maesh.dev/hub/controllers/targets"
+)
+
+// advance takes the phases in order. Each of them either finds why nothing may move, or lets the next one go on.
+func (r *Reconciler) advance(ctx context.Context, s *scope) (gone bool, err error) {
+	r.collect(s)
+	if s.op.Completed() && s.op.DeletionTimestamp.IsZero() {
+		return r.completed(ctx, s)
+	}
+	if err := r.load(ctx, s); err != nil {
+		return false, err
+	}
+	if !s.op.DeletionTimestamp.IsZero() {
+		return r.deleted(ctx, s)
+	}
+	if done, err := r.adopt(ctx, s); done || err != nil {
+		return false, err
+	}
+	for _, phase := range []func(context.Context, *scope) (stop bool, err error){
+		r.retry,   // A request to retry is taken note of before anything says that the operation has failed.
+		r.halt,    // The rows of the pause table that do not need the lock.
+		r.judge,   // What is refused does not take the lock.
+		r.acquire, // From here on the target is ours.
+		r.began,   // A lost status must not look like a beginning.
+	} {
+		if stop, err := phase(ctx, s); stop || err != nil {
+			return false, err
+		}
+	}
+	r.run(s)
+	return false, nil
+}
+
+// collect puts the results of calls that have ended into the status of their units.
+func (r *Reconciler) collect(s *scope) {
+	s.results = r.tasks.collected(s.key)
+	for name, result := range s.results {
+		unit := s.unit(name)
+		if unit.Step != result.step || unit.Outcome != nil {
+			continue // The unit has moved on: somebody else wrote status meanwhile.
+		}
+		unit.Outcome = ptr.To(result.outcome)
+		if result.resolvedImage != "" {
+			unit.ResolvedImage = result.resolvedImage
+		}
+		s.put(unit)
+	}
+}
+
+// load reads what the operation is about.
+func (r *Reconciler) load(ctx context.Context, s *scope) error {
+	facts, err := targets.Load(ctx, r.Client, client.ObjectKey{Namespace: s.op.Namespace, Name: s.op.Spec.ClusterName})
+	if err != nil {
+		return err
+	}
+	s.Facts = facts
+	s.executor = r.Executors[s.op.Spec.Kind]
+	if s.Cluster == nil || s.executor == nil {
+		return nil
+	}
+	s.steps = map[v1alpha1.OperationStep]kind.Step{}
+	for _, step := range s.executor.Steps() {
+		if deadline, ok := r.Deadlines[step.Name]; ok {
+			step.Timeout = deadline
+		}
+		s.steps[step.Name] = step
+	}
+	s.kind = kind.Scope{
+		Owner:    s.key.String(),
+		Spec:     s.op.Spec,
+		Target:   s.target(),
+		Cluster:  s.Target(),
+		Machines: len(s.Machines),
+		Guard:    r.Locks.Guard(s.clusterKey(), lock.Operation(s.op)),
+	}
+	return nil
+}
+
+func (s *scope) clusterKey() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.op.Namespace, Name: s.op.Spec.ClusterName}
+}
+
+// target is what the operation brings its cluster to: as captured, or as declared while it has not begun.
+func (s *scope) target() v1alpha1.OperationTarget {
+	if s.op.Status.Target != nil {
+		return *s.op.Status.Target
+	}
+	return targets.Declared(s.Cluster)
+}
+
+// completed gives back what a finished operation still has, and deletes it when its time is over.
+func (r *Reconciler) completed(ctx context.Context, s *scope) (gone bool, err error) {
+	if holdsLock(s.op) {
+		if err := r.release(ctx, s); err != nil {
+			return false, err
+		}
+	}
+	if s.op.Annotations[v1alpha1.CompletedAtAnnotation] == "" {
+		return false, r.patchMetadata(ctx, s.op, func(op *v1alpha1.TalosOperation) {
+			annotate(op, v1alpha1.CompletedAtAnnotation, op.Status.CompletionTime.UTC().Format(time.RFC3339))
+		})
+	}
+	return r.expire(ctx, s)
+}
+
+func (r *Reconciler) expire(ctx context.Context, s *scope) (gone bool, err error) {
+	if s.op.Spec.TTLSecondsAfterFinished == nil {
+		return false, nil
+	}
+	ttl := time.Duration(*s.op.Spec.TTLSecondsAfterFinished) * time.Second
+	if left := s.op.Status.CompletionTime.Add(ttl).Sub(r.Clock.Now()); left > 0 {
+		s.requeue = left
+		return false, nil
+	}
+	return true, client.IgnoreNotFound(r.Client.Delete(ctx, s.op))
+}
+
+// deleted settles an operation, gives the lock back and lets it go. Where the target is gone there is nothing left to settle.
+func (r *Reconciler) deleted(ctx context.Context, s *scope) (gone bool, err error) {
+	if !controllerutil.ContainsFinalizer(s.op, v1alpha1.TalosOperationFinalizer) {
+		return true, nil
+	}
+	if s.Cluster != nil && s.executor != nil && holdsLock(s.op) {
+		if ready, err := r.enter(ctx, s); err != nil {
+			return false, err
+		} else if ready && !r.settle(s) {
+			return false, nil
+		}
+	}
+	if err := r.Locks.Release(ctx, s.clusterKey(), lock.Operation(s.op)); err != nil {
+		return false, err
+	}
+	return true, r.patchMetadata(ctx, s.op, func(op *v1alpha1.TalosOperation) {
+		controllerutil.RemoveFinalizer(op, v1alpha1.TalosOperationFinalizer)
+	})
+}
+
+// retry clears a failure once somebody asked for it: first in status, then the request goes, then steps are taken.
+func (r *Reconciler) retry(ctx context.Context, s *scope) (stop bool, err error) {
+	if s.op.Annotations[v1alpha1.RetryAnnotation] != v1alpha1.RetryRequested {
+		return false, nil
+	}
+	if s.op.Status.FailureReason == "" {
+		return true, r.patchMetadata(ctx, s.op, func(op *v1alpha1.TalosOperation) {
+			delete(op.Annotations, v1alpha1.RetryAnnotation)
+		})
+	}
+	now := metav1.NewTime(r.Clock.Now())
+	for _, unit := range s.failed() {
+		unit.FailureTime = metav1.Time{}
+		enter(&unit, cmp.Or(unit.RetryStep, unit.Step), now.Time)
+		s.put(unit)
+	}
+	s.event(v1alpha1.RetryingEvent, "Retry", "retrying after: %s", s.op.Status.FailureReason)
+	s.op.Status.FailureReason, s.op.Status.LastRetry = "", now
+	return true, nil
+}
+
+// halt finds the rows of the pause table that hold whoever has the lock, and settles what is in hand.
+func (r *Reconciler) halt(ctx context.Context, s *scope) (stop bool, err error) {
+	s.why = r.halted(s)
+	if s.why == nil {
+		return false, nil
+	}
+	if s.Cluster == nil || s.executor == nil || !holdsLock(s.op) {
+		return true, nil
+	}
+	ready, err := r.enter(ctx, s)
+	if err != nil || !ready {
+		return true, err
+	}
+	if r.settle(s) && s.why.releases {
+		return true, r.release(ctx, s)
+	}
+	return true, nil
+}
+
+// judge asks the planner before the lock is taken for the first time.
+func (r *Reconciler) judge(_ context.Context, s *scope) (stop bool, err error) {
+	if s.op.Status.Target != nil {
+		return false, nil
+	}
+	_, refusals := s.executor.Plan(s.planFacts(r.Clock.Now()))
+	if mismatch := unexpected(s); mismatch != nil {
+		refusals = append([]plan.Refusal{*mismatch}, refusals...)
+	}
+	if len(refusals) == 0 {
+		return false, nil
+	}
+	first := refusals[0]
+	s.op.Status.FailureReason = shorten(fmt.Sprintf("%s: %s", first.Gate, first.Message))
+	s.why = refused(s)
+	s.event(v1alpha1.RefusedReason, "Judge", "%s (%s)", s.op.Status.FailureReason, first.Help)
+	return true, nil
+}
+
+// unexpected refuses a target that differs from what the creator of the operation saw.
+func unexpected(s *scope) *plan.Refusal {
+	expected := s.op.Spec.ExpectedTarget
+	if expected == nil || *expected == s.target() {
+		return nil
+	}
+	return &plan.Refusal{
+		Gate:    v1alpha1.TargetExpectedGate,
+		Message: fmt.Sprintf("TalosCluster %s asks for %s, and the operation expects %s", s.Cluster.Name, describe(s.target()), describe(*expected)),
+	}
+}
+
+func (s *scope) planFacts(now time.Time) plan.Facts {
+	return plan.Facts{Spec: s.op.Spec, Cluster: s.Cluster, Machines: s.Machines, Target: s.target(), Observed: now}
+}
+
+// acquire takes the lock, or waits for whoever has it or comes first.
+func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err error) {
+	if holdsLock(s.op) {
+		ready, err := r.enter(ctx, s)
+		return !ready, err
+	}
+	first, err := r.ahead(ctx, s)
+	if err != nil {
+		return true, err
+	}
+	if first != nil {
+		s.why = comesFirst(first)
+		return true, nil
+	}
+	if ready, err := r.enter(ctx, s); err != nil || !ready {
+		return true, err
+	}
+	if s.op.Status.Target == nil {
+		s.op.Status.Target = ptr.To(s.target())
+		s.op.Status.StartTime = metav1.NewTime(r.Clock.Now())
+	}
+	setLock(s.op, metav1.ConditionTrue, v1alpha1.LockHeldReason, "")
+	s.event(v1alpha1.LockTakenEvent, "Lock", "took the lock of cluster %s", s.op.Spec.ClusterName)
+	return true, nil // Status first: it wakes us.
+}
+
+// enter makes sure that the lock names this operation and carries the epoch of this process.
+func (r *Reconciler) enter(ctx context.Context, s *scope) (ready bool, err error) {
+	memory := r.remember(s.key)
+	if memory.entered && holdsLock(s.op) {
+		return true, nil
+	}
+	holder, err := r.Locks.Acquire(ctx, s.clusterKey(), s.Owner(), lock.Operation(s.op), r.mayTakeOver)
+	if err != nil {
+		return false, err
+	}
+	if holder != lock.Operation(s.op) {
+		s.why = lockHeld(holder)
+		setLock(s.op, metav1.ConditionFalse, v1alpha1.LockNotHeldReason, "")
+		return false, nil
+	}
+	memory.entered = true
+	r.observer.invalidate(s.key)
+	return true, nil
+}
+
+// adopt makes the operation belong to its Cluster, so that it is found, moved and collected with it.
+func (r *Reconciler) adopt(ctx context.Context, s *scope) (done bool, err error) {
+	if s.Cluster == nil {
+		return false, nil
+	}
+	owner := s.Owner()
+	labelled := s.op.Labels[clusterv1.ClusterNameLabel] == s.op.Spec.ClusterName
+	if labelled && slices.Contains(s.op.OwnerReferences, owner) {
+		return false, nil
+	}
+	return true, r.patchMetadata(ctx, s.op, func(op *v1alpha1.TalosOperation) {
+		if op.Labels == nil {
+			op.Labels = map[string]string{}
+		}
+		op.Labels[clusterv1.ClusterNameLabel] = op.Spec.ClusterName
+		op.OwnerReferences = []metav1.OwnerReference{owner}
+	})
+}
+
+func (r *Reconciler) release(ctx context.Context, s *scope) error {
+	if err := r.Locks.Release(ctx, s.clusterKey(), lock.Operation(s.op)); err != nil {
+		return err
+	}
+	r.remember(s.key).entered = false
+	setLock(s.op, metav1.ConditionFalse, v1alpha1.LockReleasedReason, "")
+	return nil
+}
+
+// mayTakeOver frees the lock of an operation that is gone, or over.
+func (r *Reconciler) mayTakeOver(ctx context.Context, holder lock.Holder) (bool, error) {
+	key, ok := holder.OperationKey()
+	if !ok {
+		return false, nil
+	}
+	op := &v1alpha1.TalosOperation{}
+	if err := r.APIReader.Get(ctx, key, op); err != nil {
+		return client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err)
+	}
+	return op.Completed() || op.Annotations[v1alpha1.OperationIDAnnotation] != holder.OperationID, nil
+}
+
+// began writes down, outside of status, that the operation has begun: a status may be lost, in a move or a restore.
+func (r *Reconciler) began(ctx context.Context, s *scope) (stop bool, err error) {
+	if s.op.Annotations[v1alpha1.StartedAtAnnotation] != "" {
+		return false, nil
+	}
+	return true, r.patchMetadata(ctx, s.op, func(op *v1alpha1.TalosOperation) {
+		annotate(op, v1alpha1.StartedAtAnnotation, r.Clock.Now().UTC().Format(time.RFC3339))
+	})
+}
+
+// clusterPaused says whether the Cluster is paused in the sense of Cluster API.
+func clusterPaused(cluster *clusterv1.Cluster) bool {
+	if cluster == nil {
+		return false
+	}
+	_, annotated := cluster.Annotations[clusterv1.PausedAnnotation]
+	return annotated || ptr.Deref(cluster.Spec.Paused, false)
+}
+
+func describe(t v1alpha1.OperationTarget) string {
+	if t.TalosVersion == "" {
+		return "no Talos version"
+	}
+	if t.SchematicID == "" {
+		return "Talos " + t.TalosVersion
+	}
+	return "Talos " + t.TalosVersion + " with schematic " + strconv.Quote(t.SchematicID)
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan says what an operation would do. What it computes is what the engine runs: there is no second copy of the order.
+//
+// Everything here is pure and links no client of a target, so the CLI and the service use it as it is.
+package plan
+
+import (
+	"time"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+)
+
+// Planner is the part of a kind that needs no target.
+type Planner interface {
+	// Traits are what is special about the kind.
+	Traits(v1alpha1.TalosOperationSpec) Traits
+
+	// Plan says what would be done, and what speaks against it. It is pure.
+	Plan(Facts) (Plan, []Refusal)
+}
+
+// Traits are what is special about a kind.
+type Traits struct {
+	// Rolling kinds go over all machines; they honour holds.
+	Rolling bool
+
+	// StartVerb is set for kinds that can take machines down: who starts one needs the verb start on talosoperations/<StartVerb>.
+	StartVerb string
+}
+
+// Facts are what a plan is made from: objects of the management cluster, with the time at which they were read.
+type Facts struct {
+	Spec     v1alpha1.TalosOperationSpec
+	Cluster  *v1alpha1.TalosCluster
+	Machines []v1alpha1.TalosMachine
+	Target   v1alpha1.OperationTarget
+	Observed time.Time
+}
+
+// Approved are the machines of the facts that the hub may touch.
+func (f Facts) Approved() []*v1alpha1.TalosMachine {
+	var approved []*v1alpha1.TalosMachine
+	for i := range f.Machines {
+		if f.Machines[i].Spec.Approval == v1alpha1.Approved {
+			approved = append(approved, &f.Machines[i])
+		}
+	}
+	return approved
+}
+
+// Overridden says whether the operation bypasses a gate.
+func (f Facts) Overridden(gate string) bool {
+	for _, override := range f.Spec.Overrides {
+		if override.Gate == gate {
+			return true
+		}
+	}
+	return false
+}
+
+// Effect is the worst that a machine goes through.
+type Effect string
+
+const (
+	// EffectNone changes nothing that anybody notices.
+	EffectNone Effect = "None"
+
+	// EffectReboot drains and reboots machines.
+	EffectReboot Effect = "Reboot"
+)
+
+// Plan is what an operation would do.
+type Plan struct {
+	Target   v1alpha1.OperationTarget
+	Effect   Effect
+	Stages   []Stage
+	Held     []string
+	Warnings []string
+}
+
+// Stage is a part of an operation that is over on all its units before the next begins.
+type Stage struct {
+	Name string
+
+	// Machines are its units, in order; none means that the stage is itself one unit.
+	Machines []string
+
+	// Batch says how many go at once.
+	Batch Batch
+
+	// Disruptive stages take machines away: gates and the budget of unavailable machines apply.
+	Disruptive bool
+}
+
+// Batch says how many units of a stage go at once.
+type Batch struct {
+	// Parallel is how many go at once, control planes included. It is for stages that disrupt nothing.
+	Parallel int
+
+	// Tiered stages do control planes first, one at a time and etcd's leader last, then workers up to the operation's maxUnavailable.
+	Tiered bool
+}
+
+// Refusal is why an operation must not start.
+type Refusal struct {
+	// Gate is what refuses; spec.overrides names it.
+	Gate string
+
+	// Message says what is wrong, and with what.
+	Message string
+
+	// Help says what to do about it.
+	Help string
+
+	// Overridable refusals may be bypassed by who has the verb override.
+	Overridable bool
+}

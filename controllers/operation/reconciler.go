@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package operation is the engine: it reconciles TalosOperations.
+//
+// A reconcile makes no call to a target. It reads what the Observer saw and what Tasks did, decides, writes the decision to status
+// by a conditional update, and only then starts the task that the decision announces. All that matters is in status, so any
+// process can go on where another one stopped.
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/operation/gate"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
+	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/providers/target"
+)
+
+// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosoperations,verbs=get;list;watch;update;patch;delete
+// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosoperations/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosoperations/finalizers,verbs=update
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+
+// errSettling is why a call was told to end.
+var errSettling = errors.New("the operation settles")
+
+// Viewer looks at a whole target, for gates.
+type Viewer interface {
+	View(ctx context.Context, t target.Target, machines []*v1alpha1.TalosMachine) gate.View
+}
+
+// Options are what a Reconciler needs.
+type Options struct {
+	Client client.Client
+	// APIReader reads uncached.
+	APIReader client.Reader
+	Locks     *lock.Locks
+	Executors map[v1alpha1.OperationKind]kind.Executor
+	Viewer    Viewer
+	Clock     clock.Clock
+	Recorder  events.EventRecorder
+	// Deadlines replace those that executors declare.
+	Deadlines map[v1alpha1.OperationStep]time.Duration
+}
+
+// Reconciler drives TalosOperations.
+type Reconciler struct {
+	Options
+
+	tasks    *Tasks
+	observer *Observer
+	wakes    chan event.GenericEvent
+
+	mu     sync.Mutex
+	memory map[types.NamespacedName]*memory
+}
+
+// memory is what a process remembers of an operation. Losing it costs a look, never a decision.
+type memory struct {
+	// written is the operation as this process last wrote it; the cache may be behind.
+	written *v1alpha1.TalosOperation
+
+	// entered says that the lock carries this process's epoch.
+	entered bool
+}
+
+// New returns a Reconciler whose tasks and looks end with ctx.
+func New(ctx context.Context, options Options) *Reconciler {
+	r := &Reconciler{Options: options, wakes: make(chan event.GenericEvent, 1024), memory: map[types.NamespacedName]*memory{}}
+	wake := func(key types.NamespacedName) {
+		op := &v1alpha1.TalosOperation{}
+		op.Namespace, op.Name = key.Namespace, key.Name
+		select {
+		case r.wakes <- event.GenericEvent{Object: op}:
+		case <-ctx.Done():
+		}
+	}
+	r.observer = NewObserver(ctx, options.Clock, wake)
+	r.tasks = NewTasks(ctx, options.Clock, func(key types.NamespacedName) {
+		r.observer.invalidate(key)
+		wake(key)
+	})
+	return r
+}
+
+// clusterNameField indexes operations and machines by the cluster that they name.
+const clusterNameField = "spec.clusterName"
+
+// SetupWithManager registers the reconciler and what wakes it.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.TalosOperation{}, clusterNameField, func(o client.Object) []string {
+		return []string{o.(*v1alpha1.TalosOperation).Spec.ClusterName} //nolint:forcetypeassert // Nothing else is indexed here.
+	})
+	if err != nil {
+		return fmt.Errorf("indexing operations by cluster: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&v1alpha1.TalosOperation{}).
+		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(r.operationsOfLease)).
+		Watches(&v1alpha1.TalosOperation{}, handler.EnqueueRequestsFromMapFunc(r.siblings)).
+		Watches(&v1alpha1.TalosCluster{}, handler.EnqueueRequestsFromMapFunc(r.operationsOfCluster)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.operationsOfCluster)).
+		Watches(&v1alpha1.TalosMachine{}, handler.EnqueueRequestsFromMapFunc(r.operationsOfMachine)).
+		WatchesRawSource(source.Channel(r.wakes, &handler.EnqueueRequestForObject{})).
+		WithOptions(options).
+		Complete(r)
+}
+
+// scope carries what one reconcile learns. Phases fill it in order.
+type scope struct {
+	key types.NamespacedName
+	op  *v1alpha1.TalosOperation // Set by Reconcile; the working copy.
+
+	targets.Facts // Set by load; nil Cluster means that there is none.
+
+	executor kind.Executor                        // Set by load; nil means that the kind is not known.
+	steps    map[v1alpha1.OperationStep]kind.Step // Set by load.
+	kind     kind.Scope                           // Set by load.
+	stages   []plan.Stage                         // Set by run and settle.
+	why      *pause                               // Set by the phase that finds why nothing may move.
+	waiting  []gate.Wait                          // Added to by units that wait.
+	working  []string                             // Added to by units in hand: what goes on with them.
+	settling bool                                 // Set by settle, while a unit is not at a safe point yet.
+	claims   []string                             // Added to by claim: units whose task starts once status is written.
+	results  map[string]result                    // Set by collect.
+	wanted   map[string]bool                      // Added to by look and view.
+	requeue  time.Duration                        // Set by units that wait against a deadline.
+	events   []func(events.EventRecorder)         // Added to by what deserves one; recorded once status is written.
+}
+
+// Reconcile takes an operation as far as it goes without waiting.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	op, err := r.read(ctx, req.NamespacedName)
+	if err != nil || op == nil {
+		return ctrl.Result{}, err
+	}
+	if done, err := r.identify(ctx, op); err != nil || done {
+		return ctrl.Result{}, ignoreConflict(err)
+	}
+	s := &scope{key: req.NamespacedName, op: op.DeepCopy(), wanted: map[string]bool{}}
+	gone, err := r.advance(ctx, s)
+	if err != nil || gone {
+		return ctrl.Result{}, ignoreConflict(err)
+	}
+	if err := r.persist(ctx, op, s); err != nil {
+		return ctrl.Result{}, ignoreConflict(err)
+	}
+	r.observer.keep(s.key, s.wanted)
+	return ctrl.Result{RequeueAfter: s.requeue}, nil
+}
+
+// ignoreConflict drops conflicts: the object that won is on its way here and wakes the operation.
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// read returns the newest version of an operation that this process knows; nil means that it is gone.
+func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*v1alpha1.TalosOperation, error) {
+	op := &v1alpha1.TalosOperation{}
+	if err := r.Client.Get(ctx, key, op); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(key)
+		}
+		return nil, client.IgnoreNotFound(err)
+	}
+	if written := r.remember(key).written; written != nil && written.UID == op.UID {
+		if order, err := resourceversion.CompareResourceVersion(op.ResourceVersion, written.ResourceVersion); err == nil && order < 0 {
+			return written.DeepCopy(), nil
+		}
+	}
+	return op, nil
+}
+
+func (r *Reconciler) remember(key types.NamespacedName) *memory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, ok := r.memory[key]
+	if !ok {
+		m = &memory{}
+		r.memory[key] = m
+	}
+	return m
+}
+
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.tasks.forget(key)
+	r.observer.keep(key, nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.memory, key)
+}
+
+// identify gives a new operation its finalizer and its ID before anything else is done about it.
+func (r *Reconciler) identify(ctx context.Context, op *v1alpha1.TalosOperation) (done bool, err error) {
+	named := op.Annotations[v1alpha1.OperationIDAnnotation] != ""
+	if !op.DeletionTimestamp.IsZero() || (named && controllerutil.ContainsFinalizer(op, v1alpha1.TalosOperationFinalizer)) {
+		return false, nil
+	}
+	err = r.patchMetadata(ctx, op, func(op *v1alpha1.TalosOperation) {
+		controllerutil.AddFinalizer(op, v1alpha1.TalosOperationFinalizer)
+		if !named {
+			annotate(op, v1alpha1.OperationIDAnnotation, uuid.NewString())
+		}
+	})
+	return true, err
+}
+
+func annotate(op *v1alpha1.TalosOperation, key, value string) {
+	if op.Annotations == nil {
+		op.Annotations = map[string]string{}
+	}
+	op.Annotations[key] = value
+}
+
+// patchMetadata changes labels, annotations and finalizers of an operation, if it is still as it was read. It changes those of op
+// as well, and leaves the status of op alone: that may hold what is not written yet.
+func (r *Reconciler) patchMetadata(ctx context.Context, op *v1alpha1.TalosOperation, change func(*v1alpha1.TalosOperation)) error {
+	patched := op.DeepCopy()
+	change(patched)
+	patch := client.MergeFromWithOptions(op.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, patched, patch); err != nil {
+		return fmt.Errorf("patching metadata of TalosOperation %s: %w", client.ObjectKeyFromObject(op), err)
+	}
+	r.remember(client.ObjectKeyFromObject(op)).written = patched.DeepCopy()
+	op.ObjectMeta = patched.ObjectMeta
+	return nil
+}
+
+// persist writes status if it changed, and only then starts what status announces.
+func (r *Reconciler) persist(ctx context.Context, read *v1alpha1.TalosOperation, s *scope) error {
+	summarize(s)
+	if !apiequality.Semantic.DeepEqual(read.Status, s.op.Status) {
+		if err := r.Client.Status().Update(ctx, s.op); err != nil {
+			return fmt.Errorf("writing status of TalosOperation %s: %w", s.key, err)
+		}
+		statusWrites.WithLabelValues(string(s.op.Spec.Kind)).Inc()
+		r.remember(s.key).written = s.op.DeepCopy()
+	}
+	r.tasks.drop(s.key, s.results)
+	for _, unit := range s.claims {
+		r.start(s, unit)
+	}
+	for _, record := range s.events {
+		record(r.Recorder)
+	}
+	return nil
+}

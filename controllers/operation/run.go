@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
+)
+
+// run works on the stage under way and goes on to the next ones as far as they are over already.
+func (r *Reconciler) run(s *scope) {
+	p, _ := s.executor.Plan(s.planFacts(r.Clock.Now()))
+	s.op.Status.Held = p.Held
+	s.stages = p.Stages
+	for _, stage := range p.Stages {
+		if slices.Contains(s.op.Status.CompletedStages, stage.Name) {
+			continue
+		}
+		s.op.Status.Stage = stage.Name
+		r.runStage(s, stage)
+		if s.op.Status.FailureReason != "" || !s.over(stage) {
+			return
+		}
+		s.op.Status.CompletedStages = append(s.op.Status.CompletedStages, stage.Name)
+		s.event(v1alpha1.StageCompletedEvent, "Run", "stage %s is over", stage.Name)
+	}
+	s.op.Status.Stage = ""
+	s.op.Status.CompletionTime = metav1.NewTime(r.Clock.Now())
+	s.event(v1alpha1.CompletedReason, "Run", "completed")
+}
+
+func (r *Reconciler) runStage(s *scope, stage plan.Stage) {
+	for _, unit := range s.inHand(stage) {
+		r.step(s, stage, unit, s.executor.Next)
+	}
+	for s.op.Status.FailureReason == "" {
+		name := r.nextUnit(s, stage)
+		if name == "" {
+			return
+		}
+		before := len(s.inHand(stage)) + s.countOver(stage)
+		r.step(s, stage, s.candidate(name, stage), s.executor.Next)
+		if len(s.inHand(stage))+s.countOver(stage) == before {
+			return // It waits, and so would those behind it.
+		}
+	}
+}
+
+// candidate is a unit at the beginning of a stage. It is not in status until something is claimed for it.
+func (s *scope) candidate(name string, stage plan.Stage) v1alpha1.UnitStatus {
+	unit := s.unit(name)
+	unit.Stage, unit.Step, unit.Outcome, unit.RetryStep, unit.PreRebootBootID = stage.Name, "", nil, "", ""
+	return unit
+}
+
+// nextUnit chooses whom to begin with next; nothing means nobody, for now.
+func (r *Reconciler) nextUnit(s *scope, stage plan.Stage) string {
+	inHand := len(s.inHand(stage))
+	if !stage.Batch.Tiered {
+		if pending := s.pending(stage); len(pending) > 0 && inHand < max(stage.Batch.Parallel, 1) {
+			return pending[0]
+		}
+		return ""
+	}
+	pending := s.pendingMachines(stage)
+	if controlPlanes := plan.ControlPlanes(pending); controlPlanes > 0 || s.controlPlaneInHand(stage) {
+		return r.nextControlPlane(s, pending, inHand)
+	}
+	if len(pending) == 0 || inHand >= s.maxUnavailable() {
+		return ""
+	}
+	return plan.Order(pending, "")[0]
+}
+
+// nextControlPlane takes them one at a time, and whoever leads etcd by now as the last.
+func (r *Reconciler) nextControlPlane(s *scope, pending []*v1alpha1.TalosMachine, inHand int) string {
+	if inHand > 0 {
+		return ""
+	}
+	view, fresh := r.view(s)
+	if !fresh {
+		return ""
+	}
+	return plan.Order(pending, view.Leader())[0]
+}
+
+func (s *scope) controlPlaneInHand(stage plan.Stage) bool {
+	return slices.ContainsFunc(s.inHand(stage), func(u v1alpha1.UnitStatus) bool {
+		machine := s.Machine(u.Name)
+		return machine != nil && machine.Spec.Role == v1alpha1.ControlPlaneRole
+	})
+}
+
+// pending are the units of a stage that nobody has begun with.
+func (s *scope) pending(stage plan.Stage) []string {
+	return slices.DeleteFunc(unitsOf(stage), func(name string) bool {
+		unit := s.unit(name)
+		return unit.CompletedStage == stage.Name || unit.Stage == stage.Name || unit.Phase == v1alpha1.UnitCompleted
+	})
+}
+
+func (s *scope) pendingMachines(stage plan.Stage) []*v1alpha1.TalosMachine {
+	var machines []*v1alpha1.TalosMachine
+	for _, name := range s.pending(stage) {
+		if machine := s.Machine(name); machine != nil {
+			machines = append(machines, machine)
+		}
+	}
+	return machines
+}
+
+// unitsOf are the names of a stage's units: its machines, or the stage itself.
+func unitsOf(stage plan.Stage) []string {
+	if len(stage.Machines) == 0 {
+		return []string{stage.Name}
+	}
+	return slices.Clone(stage.Machines)
+}
+
+// inHand are the units that were begun with in a stage and have not ended it.
+func (s *scope) inHand(stage plan.Stage) []v1alpha1.UnitStatus {
+	return slices.DeleteFunc(s.all(), func(u v1alpha1.UnitStatus) bool {
+		return u.Stage != stage.Name || u.CompletedStage == stage.Name || u.Phase == v1alpha1.UnitCompleted
+	})
+}
+
+// away are the machines that a disruptive stage has in hand.
+func (s *scope) away(stage plan.Stage) map[string]bool {
+	away := map[string]bool{}
+	for _, unit := range s.inHand(stage) {
+		away[unit.Name] = stage.Disruptive
+	}
+	return away
+}
+
+func (s *scope) countOver(stage plan.Stage) int {
+	return len(unitsOf(stage)) - len(s.pending(stage)) - len(s.inHand(stage))
+}
+
+// over says whether a stage is over on all its units. A machine that was begun with counts, even if the plan has dropped it since.
+func (s *scope) over(stage plan.Stage) bool {
+	return len(s.pending(stage)) == 0 && len(s.inHand(stage)) == 0
+}
+
+// lastStageOf is the last stage that a unit is part of.
+func (s *scope) lastStageOf(name string) string {
+	last := ""
+	for _, stage := range s.stages {
+		if slices.Contains(unitsOf(stage), name) {
+			last = stage.Name
+		}
+	}
+	return last
+}
+
+// settle takes every unit in hand toward its nearest safe point, and says whether all are there. Failed units stay as they are.
+func (r *Reconciler) settle(s *scope) bool {
+	p, _ := s.executor.Plan(s.planFacts(r.Clock.Now()))
+	s.stages = p.Stages
+	s.settling = true
+	for _, stage := range p.Stages {
+		for _, unit := range s.inHand(stage) {
+			if !isFailed(unit) {
+				r.step(s, stage, unit, s.executor.Settle)
+			}
+		}
+	}
+	for _, stage := range p.Stages {
+		if slices.ContainsFunc(s.inHand(stage), func(u v1alpha1.UnitStatus) bool { return !isFailed(u) }) {
+			return false
+		}
+	}
+	s.settling = false
+	return true
+}
+
+func isFailed(unit v1alpha1.UnitStatus) bool { return !unit.FailureTime.IsZero() }
+
+// failed are the units that wait for a retry.
+func (s *scope) failed() []v1alpha1.UnitStatus {
+	return slices.DeleteFunc(s.all(), func(u v1alpha1.UnitStatus) bool { return !isFailed(u) })
+}
+
+// all are copies of all units: machines, then stages without machines.
+func (s *scope) all() []v1alpha1.UnitStatus {
+	return slices.Concat(s.op.Status.Machines, s.op.Status.Units)
+}
+
+// unit is a copy of a unit's status, or a new one.
+func (s *scope) unit(name string) v1alpha1.UnitStatus {
+	for _, unit := range s.all() {
+		if unit.Name == name {
+			return *unit.DeepCopy()
+		}
+	}
+	return v1alpha1.UnitStatus{Name: name, Phase: v1alpha1.UnitInProgress}
+}
+
+// put writes a unit into status.
+func (s *scope) put(unit v1alpha1.UnitStatus) {
+	list := &s.op.Status.Machines
+	if s.Machine(unit.Name) == nil && s.op.Machine(unit.Name) == nil {
+		list = &s.op.Status.Units
+	}
+	for i := range *list {
+		if (*list)[i].Name == unit.Name {
+			(*list)[i] = unit
+			return
+		}
+	}
+	*list = append(*list, unit)
+}
+
+// work says what goes on with a unit in hand.
+func (s *scope) work(unit v1alpha1.UnitStatus) {
+	if unit.Step == "" {
+		return
+	}
+	s.working = append(s.working, fmt.Sprintf("%s: %s", unit.Name, unit.Step))
+}
+
+// maxUnavailable is how many workers may be away at once; at least one, and a percentage rounds down.
+func (s *scope) maxUnavailable() int {
+	if s.op.Spec.MaxUnavailable == nil {
+		return 1
+	}
+	workers := len(s.Approved()) - plan.ControlPlanes(s.Approved())
+	count, err := intstr.GetScaledValueFromIntOrPercent(s.op.Spec.MaxUnavailable, workers, false)
+	if err != nil {
+		return 1 // The CRD lets nothing through that could not be read.
+	}
+	return max(count, 1)
+}
+
+// event records something when status is written.
+func (s *scope) event(reason, action, note string, args ...any) {
+	kind := corev1.EventTypeNormal
+	if reason == v1alpha1.StepFailedReason || reason == v1alpha1.RefusedReason {
+		kind = corev1.EventTypeWarning
+	}
+	op := s.op.DeepCopy()
+	s.events = append(s.events, func(recorder events.EventRecorder) {
+		recorder.Eventf(op, nil, kind, reason, action, note, args...)
+	})
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/gate"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
+)
+
+const (
+	// stepRecords bounds the steps that are kept of a unit; the oldest go first.
+	stepRecords = 64
+
+	// quietWait is how long a unit waits before status says for what: most waits are over by then, and cost no write.
+	quietWait = 10 * time.Second
+)
+
+// decide is Next or Settle of an executor.
+type decide func(kind.Scope, kind.Unit, kind.Observation) kind.Action
+
+// step takes one unit of a stage as far as it goes without waiting. The unit is a copy; what becomes of it is put into status.
+func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, next decide) {
+	declared := s.steps[unit.Step]
+	if unit.Step != "" && !declared.Waits && unit.Outcome == nil {
+		r.awaitCall(s, unit, declared)
+		return
+	}
+	machine := s.Machine(unit.Name)
+	if machine == nil && len(stage.Machines) > 0 {
+		s.fail(unit, kind.Action{Message: fmt.Sprintf("TalosMachine %q is gone", unit.Name)}, r.Clock.Now())
+		return
+	}
+	subject := kind.Unit{Status: unit, Machine: machine}
+	seen, fresh := r.look(s, subject)
+	if !fresh {
+		s.work(unit)
+		return
+	}
+	r.apply(s, stage, unit, next(s.kind, subject, seen))
+}
+
+// awaitCall goes on with a claim that has no outcome. Either its task is under way, or a process ended in the middle of the call.
+func (r *Reconciler) awaitCall(s *scope, unit v1alpha1.UnitStatus, declared kind.Step) {
+	switch key := (unitKey{s.key, unit.Name}); {
+	case r.tasks.busy(key):
+		if s.settling && declared.Cancel {
+			r.tasks.cancel(key)
+		}
+	case declared.Repeat == kind.Safe && !(s.settling && declared.Cancel):
+		s.claims = append(s.claims, unit.Name)
+	default:
+		unit.Outcome = &v1alpha1.CallOutcome{
+			Result: v1alpha1.CallFailed, Class: v1alpha1.ErrorInterrupted, Time: metav1.NewTime(r.Clock.Now()),
+			Message: "the hub stopped in the middle of the call",
+		}
+		s.put(unit)
+	}
+	s.work(unit)
+}
+
+// apply carries an action out, as far as status goes.
+func (r *Reconciler) apply(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, action kind.Action) {
+	now := r.Clock.Now()
+	switch action.Verdict {
+	case kind.Wait:
+		r.wait(s, unit, action, now)
+	case kind.Call:
+		if wait := r.gate(s, stage, unit, action); wait != (gate.Wait{}) {
+			r.hold(s, unit, wait)
+			return
+		}
+		s.claim(unit, action, now)
+	case kind.Done:
+		s.finish(unit, stage, now)
+	case kind.Park:
+		s.park(unit, now)
+	case kind.Fail:
+		s.fail(unit, action, now)
+	}
+}
+
+// gate asks the gates where an action would begin to take a machine away, or is about to reboot it.
+func (r *Reconciler) gate(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, action kind.Action) gate.Wait {
+	entering := unit.Step == ""
+	if !stage.Disruptive || !(entering || s.steps[action.Step].Gated) {
+		return gate.Wait{}
+	}
+	view, fresh := r.view(s)
+	if !fresh {
+		return gate.Wait{Gate: v1alpha1.StartingReason, Message: "looking at the target"}
+	}
+	return gate.Check(gate.Input{
+		Cluster: s.Cluster, Machines: s.Approved(), Machine: s.Machine(unit.Name), View: view,
+		Away: s.away(stage), MaxUnavailable: s.maxUnavailable(),
+	})
+}
+
+// hold keeps a unit before a gate. A unit that is not in hand yet leaves no trace.
+func (r *Reconciler) hold(s *scope, unit v1alpha1.UnitStatus, wait gate.Wait) {
+	s.waiting = append(s.waiting, wait)
+	if unit.Step != "" {
+		r.timeout(s, unit, wait.Message, r.Clock.Now())
+	}
+}
+
+// wait stays in a step, or goes on to one that makes no call.
+func (r *Reconciler) wait(s *scope, unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
+	if unit.Step == "" {
+		s.waiting = append(s.waiting, gate.Wait{Gate: action.Reason, Message: action.Message})
+		return
+	}
+	if action.Step != "" && action.Step != unit.Step {
+		enter(&unit, action.Step, now)
+		s.put(unit)
+	}
+	r.timeout(s, unit, action.Message, now)
+	s.work(unit)
+}
+
+// timeout fails a unit whose step has been waiting beyond its deadline, says what a long wait is for, and comes back in time.
+func (r *Reconciler) timeout(s *scope, unit v1alpha1.UnitStatus, waitingFor string, now time.Time) {
+	waited, deadline := now.Sub(unit.StepStartTime.Time), s.steps[unit.Step].Timeout
+	switch {
+	case deadline > 0 && waited >= deadline:
+		s.fail(unit, kind.Action{Message: fmt.Sprintf("%s not over within %s: %s", unit.Step, deadline, waitingFor)}, now)
+		return
+	case waited >= quietWait && unit.Message != shorten(waitingFor):
+		unit.Message = shorten(waitingFor)
+		s.put(unit)
+	case waited < quietWait:
+		deadline = quietWait
+	}
+	s.comeBack(deadline - waited)
+}
+
+func (s *scope) comeBack(in time.Duration) {
+	if in > 0 && (s.requeue == 0 || in < s.requeue) {
+		s.requeue = in
+	}
+}
+
+// claim writes down what is about to be done. The task starts when that is in status.
+func (s *scope) claim(unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
+	enter(&unit, action.Step, now)
+	if action.PreRebootBootID != "" {
+		unit.PreRebootBootID = action.PreRebootBootID
+	}
+	s.claims = append(s.claims, unit.Name)
+	s.put(unit)
+	s.work(unit)
+}
+
+// enter begins a step.
+func enter(unit *v1alpha1.UnitStatus, step v1alpha1.OperationStep, now time.Time) {
+	leave(unit, now)
+	unit.Step, unit.StepStartTime = step, metav1.NewTime(now)
+	unit.Outcome, unit.RetryStep, unit.Message = nil, "", ""
+	if step == "" {
+		return // A retry of the very beginning.
+	}
+	unit.Steps = append(unit.Steps, v1alpha1.StepRecord{Step: step, Stage: unit.Stage, StartTime: unit.StepStartTime})
+	if extra := len(unit.Steps) - stepRecords; extra > 0 {
+		unit.Steps = unit.Steps[extra:]
+	}
+}
+
+// leave ends the record of the step under way, if there is one.
+func leave(unit *v1alpha1.UnitStatus, now time.Time) {
+	if n := len(unit.Steps); n > 0 && unit.Steps[n-1].CompletionTime.IsZero() {
+		unit.Steps[n-1].CompletionTime = metav1.NewTime(now)
+	}
+}
+
+// finish ends a unit's stage.
+func (s *scope) finish(unit v1alpha1.UnitStatus, stage plan.Stage, now time.Time) {
+	leave(&unit, now)
+	unit.CompletedStage = stage.Name
+	unit.Step, unit.Outcome, unit.Message, unit.StepStartTime = "", nil, "", metav1.Time{}
+	if stage.Name == s.lastStageOf(unit.Name) {
+		unit.Phase = v1alpha1.UnitCompleted
+		s.event(v1alpha1.MachineCompletedEvent, "Run", "%s is done", unit.Name)
+	}
+	s.put(unit)
+}
+
+// park puts a unit that is at a safe point back to before its stage.
+func (s *scope) park(unit v1alpha1.UnitStatus, now time.Time) {
+	leave(&unit, now)
+	unit.Stage, unit.Step, unit.Outcome, unit.Message, unit.StepStartTime = unit.CompletedStage, "", nil, "", metav1.Time{}
+	unit.PreRebootBootID = ""
+	s.put(unit)
+}
+
+// fail pauses the operation until somebody asks for a retry.
+func (s *scope) fail(unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
+	if unit.Outcome == nil || unit.Outcome.Result != v1alpha1.CallFailed {
+		unit.Outcome = &v1alpha1.CallOutcome{Result: v1alpha1.CallFailed, Class: v1alpha1.ErrorPermanent, Time: metav1.NewTime(now)}
+	}
+	message := shorten(action.Message)
+	unit.Outcome.Message, unit.Message = message, message
+	unit.FailureTime, unit.RetryStep = metav1.NewTime(now), action.RetryStep
+	s.put(unit)
+	if s.op.Status.FailureReason == "" {
+		s.op.Status.FailureReason = shorten(fmt.Sprintf("machine %s: %s", unit.Name, action.Message))
+	}
+	s.event(v1alpha1.StepFailedReason, "Run", "machine %s: %s", unit.Name, action.Message)
+}
+
+// start makes the call that a unit's claim announces.
+func (r *Reconciler) start(s *scope, name string) {
+	unit := kind.Unit{Status: s.unit(name), Machine: s.Machine(name)}
+	scope, executor := s.kind, s.executor
+	r.tasks.start(unitKey{s.key, name}, call{
+		step:     s.steps[unit.Status.Step],
+		classify: executor.Classify,
+		do: func(ctx context.Context) (kind.Outcome, error) {
+			return executor.Do(ctx, scope, unit, unit.Status.Step)
+		},
+	})
+}
+
+// look returns a fresh observation of a unit, and keeps an eye on it.
+func (r *Reconciler) look(s *scope, unit kind.Unit) (kind.Observation, bool) {
+	s.wanted[unit.Status.Name] = true
+	scope, executor := s.kind, s.executor
+	seen, fresh := r.observer.want(unitKey{s.key, unit.Status.Name}, func(ctx context.Context) any {
+		return executor.Observe(ctx, scope, unit)
+	})
+	observation, _ := seen.(kind.Observation)
+	return observation, fresh
+}
+
+// wholeTarget is the key under which the Observer looks at a whole target. No machine has this name.
+const wholeTarget = ""
+
+// view returns a fresh look at the whole target, and keeps an eye on it.
+func (r *Reconciler) view(s *scope) (gate.View, bool) {
+	s.wanted[wholeTarget] = true
+	cluster, machines := s.kind.Cluster, s.Approved()
+	seen, fresh := r.observer.want(unitKey{s.key, wholeTarget}, func(ctx context.Context) any {
+		return r.Viewer.View(ctx, cluster, machines)
+	})
+	view, _ := seen.(gate.View)
+	return view, fresh
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package targets reads what the management cluster knows of a target.
+package targets
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/providers/target"
+)
+
+// Facts are the objects about a target.
+type Facts struct {
+	// Cluster is nil if there is none.
+	Cluster *v1alpha1.TalosCluster
+
+	// CAPICluster is the Cluster of the same name, nil if there is none.
+	CAPICluster *clusterv1.Cluster
+
+	// Machines are the machines, in no particular order.
+	Machines []v1alpha1.TalosMachine
+}
+
+// Load reads the objects about a target.
+func Load(ctx context.Context, reader client.Reader, key client.ObjectKey) (Facts, error) {
+	facts := Facts{Cluster: &v1alpha1.TalosCluster{}, CAPICluster: &clusterv1.Cluster{}}
+	switch err := reader.Get(ctx, key, facts.Cluster); {
+	case apierrors.IsNotFound(err):
+		return Facts{}, nil
+	case err != nil:
+		return Facts{}, fmt.Errorf("reading TalosCluster %s: %w", key, err)
+	}
+	switch err := reader.Get(ctx, key, facts.CAPICluster); {
+	case apierrors.IsNotFound(err):
+		facts.CAPICluster = nil
+	case err != nil:
+		return Facts{}, fmt.Errorf("reading Cluster %s: %w", key, err)
+	}
+	list := &v1alpha1.TalosMachineList{}
+	if err := reader.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}); err != nil {
+		return Facts{}, fmt.Errorf("listing TalosMachines of cluster %s: %w", key, err)
+	}
+	facts.Machines = list.Items
+	return facts, nil
+}
+
+// Owner is a reference to the Cluster, or to the TalosCluster where there is no Cluster.
+func (f Facts) Owner() metav1.OwnerReference {
+	if f.CAPICluster != nil {
+		return metav1.OwnerReference{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: f.CAPICluster.Name, UID: f.CAPICluster.UID,
+		}
+	}
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "TalosCluster", Name: f.Cluster.Name, UID: f.Cluster.UID,
+	}
+}
+
+// Approved are the machines that the hub may touch.
+func (f Facts) Approved() []*v1alpha1.TalosMachine {
+	var approved []*v1alpha1.TalosMachine
+	for i := range f.Machines {
+		if f.Machines[i].Spec.Approval == v1alpha1.Approved {
+			approved = append(approved, &f.Machines[i])
+		}
+	}
+	return approved
+}
+
+// Machine is the machine of a name, or nil.
+func (f Facts) Machine(name string) *v1alpha1.TalosMachine {
+	for i := range f.Machines {
+		if f.Machines[i].Name == name {
+			return &f.Machines[i]
+		}
+	}
+	return nil
+}
+
+// Target is the target as the adapters need to know it.
+func (f Facts) Target() target.Target {
+	t := Target(f.Cluster)
+	for i := range f.Machines {
+		if machine := &f.Machines[i]; machine.Spec.Role == v1alpha1.ControlPlaneRole && machine.Spec.Address != "" {
+			t.ControlPlanes = append(t.ControlPlanes, machine.Spec.Address)
+		}
+	}
+	return t
+}
+
+// Target is a TalosCluster as the adapters need to know it, while none of its machines is known.
+func Target(cluster *v1alpha1.TalosCluster) target.Target {
+	return target.Target{
+		NamespacedName:     client.ObjectKeyFromObject(cluster),
+		KubeconfigSecret:   cluster.KubeconfigSecretName(),
+		TalosconfigSecret:  cluster.TalosconfigSecretName(),
+		TalosconfigContext: cluster.TalosconfigContext(),
+	}
+}
+
+// Declared is what the spec of a TalosCluster asks for.
+func Declared(cluster *v1alpha1.TalosCluster) v1alpha1.OperationTarget {
+	declared := v1alpha1.OperationTarget{
+		TalosVersion:      cluster.Spec.TalosVersion,
+		SchematicID:       cluster.Spec.SchematicID,
+		KubernetesVersion: cluster.Spec.KubernetesVersion,
+	}
+	if cluster.Spec.CNI != nil {
+		declared.CiliumVersion, declared.KubeProxy = cluster.Spec.CNI.CiliumVersion, cluster.Spec.CNI.KubeProxy
+	}
+	return declared
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package versions holds the rules about versions: how people write them, and which may follow which.
+package versions
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+)
+
+var twoParts = regexp.MustCompile(`^v?[0-9]+\.[0-9]+$`)
+
+// Parse reads a version as people write it, with or without its v.
+func Parse(text string) (semver.Version, error) {
+	trimmed := strings.TrimSpace(text)
+	version, err := semver.Parse(strings.TrimPrefix(trimmed, "v"))
+	switch {
+	case err == nil:
+		return version, nil
+	case twoParts.MatchString(trimmed):
+		return semver.Version{}, fmt.Errorf("version %q has no patch level: did you mean %s.0?", text, trimmed)
+	}
+	return semver.Version{}, fmt.Errorf("version %q is not of the form v1.2.3", text)
+}
+
+// Normalize writes a version as the objects have it: with its v.
+func Normalize(text string) (string, error) {
+	version, err := Parse(text)
+	if err != nil {
+		return "", err
+	}
+	return "v" + version.String(), nil
+}
+
+// Objection is why one version may not follow another.
+type Objection struct {
+	// Message says what is wrong and what is allowed.
+	Message string
+
+	// Overridable objections are about what nobody has tested, not about what cannot work.
+	Overridable bool
+}
+
+// minimumLifecycle is the first Talos with the API by which this hub upgrades.
+var minimumLifecycle = semver.MustParse("1.13.0")
+
+// HasLifecycleAPI says whether a Talos version has the API by which this hub upgrades.
+func HasLifecycleAPI(version semver.Version) bool {
+	version.Pre = nil
+	return version.GTE(minimumLifecycle)
+}
+
+// TalosUpgrade says what speaks against going from one Talos version to another; nil means nothing.
+func TalosUpgrade(from, to string) (*Objection, error) {
+	fromVersion, err := Parse(from)
+	if err != nil {
+		return nil, err
+	}
+	toVersion, err := Parse(to)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(toVersion.Pre) > 0:
+		return &Objection{Message: fmt.Sprintf("%s is not a final version", to)}, nil
+	case toVersion.LT(fromVersion):
+		return &Objection{Message: fmt.Sprintf("%s is older than the running %s: a downgrade is no upgrade", to, from)}, nil
+	}
+	if err := upgradeable(fromVersion, toVersion); err != nil {
+		return &Objection{Message: fmt.Sprintf("%s does not follow %s: %s", to, from, err)}, nil
+	}
+	if toVersion.Major == fromVersion.Major && toVersion.Minor > fromVersion.Minor+1 {
+		return &Objection{Overridable: true, Message: fmt.Sprintf("%s skips a minor version after %s: go by way of the latest v%d.%d first", to, from, fromVersion.Major, fromVersion.Minor+1)}, nil
+	}
+	return nil, nil
+}
+
+func upgradeable(from, to semver.Version) error {
+	host, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: "v" + from.String()})
+	if err != nil {
+		return err
+	}
+	next, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: "v" + to.String()})
+	if err != nil {
+		return err
+	}
+	return next.UpgradeableFrom(host)
+}
+
+// KubernetesOn says what speaks against running a Kubernetes version on a Talos version; nil means nothing.
+func KubernetesOn(talos, kubernetes string) (*Objection, error) {
+	talosVersion, err := Parse(talos)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := Parse(kubernetes); err != nil {
+		return nil, err
+	}
+	host, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: "v" + talosVersion.String()})
+	if err != nil {
+		return nil, err
+	}
+	running, err := compatibility.ParseKubernetesVersion(strings.TrimPrefix(kubernetes, "v"))
+	if err != nil {
+		return nil, err
+	}
+	if err := running.SupportedWith(host); err != nil {
+		return &Objection{Overridable: true, Message: fmt.Sprintf("Talos %s does not support the running Kubernetes %s: %s", talos, kubernetes, err)}, nil
+	}
+	return nil, nil
+}

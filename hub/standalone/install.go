@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standalone
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"ichor.maesh.dev/hub/config/crd"
+	"ichor.maesh.dev/hub/config/rbac"
+	"ichor.maesh.dev/hub/hub/standalone/pki"
+)
+
+// fieldManager owns what is installed here.
+const fieldManager = "ichor-hub-standalone"
+
+var (
+	crdResource     = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+	roleResource    = rbacv1.SchemeGroupVersion.WithResource("clusterroles")
+	bindingResource = rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")
+)
+
+// installer puts the hub's definitions and roles into the API.
+type installer struct {
+	client    dynamic.Interface
+	discovery discovery.DiscoveryInterface
+}
+
+// install returns when everything is in place and served.
+func install(ctx context.Context, config *rest.Config) error {
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // A few dozen requests, once.
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating client to install with: %w", err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating discovery client to install with: %w", err)
+	}
+	i := installer{client: client, discovery: disco}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return i.installDefinitions(ctx) })
+	group.Go(func() error { return i.installRoles(ctx) })
+	return group.Wait()
+}
+
+func (i installer) installDefinitions(ctx context.Context) error {
+	own, err := read(crd.Own)
+	if err != nil {
+		return err
+	}
+	clusterAPI, err := read(crd.ClusterAPI)
+	if err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, definition := range own {
+		group.Go(func() error { return i.apply(groupCtx, crdResource, definition) })
+	}
+	for _, definition := range clusterAPI {
+		group.Go(func() error { return i.createOnce(groupCtx, crdResource, definition) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return i.waitServed(ctx, own)
+}
+
+func (i installer) installRoles(ctx context.Context) error {
+	manifests, err := read(rbac.Manifests)
+	if err != nil {
+		return err
+	}
+	for _, manifest := range manifests {
+		if manifest.GetKind() != "ClusterRole" {
+			continue // Service accounts and their bindings are for a hub that runs in pods.
+		}
+		if err := i.apply(ctx, roleResource, manifest); err != nil {
+			return err
+		}
+	}
+	binding, err := hubBinding()
+	if err != nil {
+		return err
+	}
+	return i.apply(ctx, bindingResource, binding)
+}
+
+// hubBinding gives the hub's user the hub's role.
+func hubBinding() (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: "ichor-hub-standalone"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rbac.HubRole},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: pki.HubUser}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the hub's role binding: %w", err)
+	}
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// apply makes an object what it should be, whatever it was.
+func (i installer) apply(ctx context.Context, resource schema.GroupVersionResource, object *unstructured.Unstructured) error {
+	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+	if _, err := i.client.Resource(resource).Apply(ctx, object.GetName(), object, options); err != nil {
+		return fmt.Errorf("installing %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return nil
+}
+
+// createOnce creates an object where there is none of its name; one that is there belongs to somebody else.
+func (i installer) createOnce(ctx context.Context, resource schema.GroupVersionResource, object *unstructured.Unstructured) error {
+	options := metav1.CreateOptions{FieldManager: fieldManager}
+	if _, err := i.client.Resource(resource).Create(ctx, object, options); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return nil
+}
+
+// waitServed returns when discovery knows every resource of the definitions, so that clients that map kinds to
+// resources find them at their first look.
+func (i installer) waitServed(ctx context.Context, definitions []*unstructured.Unstructured) error {
+	var missing sets.Set[schema.GroupVersionResource]
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
+		served, err := i.served()
+		if err != nil {
+			return false, nil //nolint:nilerr // Discovery is incomplete while definitions come in.
+		}
+		missing = resources(definitions).Difference(served)
+		return missing.Len() == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %v to be served: %w", missing.UnsortedList(), err)
+	}
+	return nil
+}
+
+func (i installer) served() (sets.Set[schema.GroupVersionResource], error) {
+	_, lists, err := i.discovery.ServerGroupsAndResources()
+	if err != nil {
+		return nil, err
+	}
+	known, err := discovery.GroupVersionResources(lists)
+	return sets.KeySet(known), err
+}
+
+// resources are those that definitions define, in every version that they serve.
+func resources(definitions []*unstructured.Unstructured) sets.Set[schema.GroupVersionResource] {
+	found := sets.New[schema.GroupVersionResource]()
+	for _, definition := range definitions {
+		group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+		plural, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
+		versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+		for _, version := range versions {
+			fields, _ := version.(map[string]any)
+			if served, _, _ := unstructured.NestedBool(fields, "served"); served {
+				name, _, _ := unstructured.NestedString(fields, "name")
+				found.Insert(schema.GroupVersionResource{Group: group, Version: name, Resource: plural})
+			}
+		}
+	}
+	return found
+}
+
+// read decodes all manifests of a file system.
+func read(files fs.FS) ([]*unstructured.Unstructured, error) {
+	paths, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	nested, err := fs.Glob(files, "*/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, path := range append(paths, nested...) {
+		content, err := fs.ReadFile(files, path)
+		if err != nil {
+			return nil, fmt.Errorf("reading manifest: %w", err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(content, &object.Object); err != nil {
+			return nil, fmt.Errorf("decoding manifest %s: %w", path, err)
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}

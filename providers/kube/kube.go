@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kube reaches the Kubernetes API of targets: lazily, uncached, and by way of any control plane that answers.
+package kube
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/providers/guard"
+	"ichor.maesh.dev/hub/providers/target"
+)
+
+// Provider hands out clients for targets. They are cheap: connections are kept and renewed behind them.
+type Provider interface {
+	// Reader reads a target. It fails when the credentials are missing or cannot be used.
+	Reader(ctx context.Context, t target.Target) (Reader, error)
+
+	// Writer changes a target; g is asked before every request that changes anything, evictions included.
+	Writer(ctx context.Context, t target.Target, g guard.Func) (Writer, error)
+}
+
+// Reader reads a target.
+type Reader interface {
+	// Version is the version of the API server, with its v.
+	Version(ctx context.Context) (string, error)
+
+	// Nodes lists the Nodes.
+	Nodes(ctx context.Context) ([]Node, error)
+
+	// Node reads one Node; nil means that there is none.
+	Node(ctx context.Context, name string) (*Node, error)
+}
+
+// Writer changes a target.
+type Writer interface {
+	Reader
+
+	// Cordon makes a Node unschedulable and records owner in the same patch. A Node that is unschedulable already is left as it is.
+	Cordon(ctx context.Context, node, owner string) error
+
+	// Drain evicts the pods of a Node and waits until they are gone, for as long as ctx lives. Pods of DaemonSets and static
+	// pods stay.
+	Drain(ctx context.Context, node string) error
+
+	// Uncordon makes a Node schedulable if owner cordoned it, and leaves it as it is otherwise.
+	Uncordon(ctx context.Context, node, owner string) error
+}
+
+// Node are the facts of a Node that decisions depend on.
+type Node struct {
+	Name           string
+	UUID           string
+	BootID         string
+	KubeletVersion string
+	Addresses      []string
+	Ready          bool
+	Unschedulable  bool
+	ControlPlane   bool
+
+	// CordonedBy is the operation that cordoned the Node; empty if none did.
+	CordonedBy string
+}
+
+// controlPlaneLabel marks the Nodes of control planes.
+const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+
+func nodeFrom(n *corev1.Node) Node {
+	node := Node{
+		Name:           n.Name,
+		UUID:           n.Status.NodeInfo.SystemUUID,
+		BootID:         n.Status.NodeInfo.BootID,
+		KubeletVersion: n.Status.NodeInfo.KubeletVersion,
+		Unschedulable:  n.Spec.Unschedulable,
+		CordonedBy:     n.Annotations[v1alpha1.CordonedByAnnotation],
+	}
+	_, node.ControlPlane = n.Labels[controlPlaneLabel]
+	for _, address := range n.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
+			node.Addresses = append(node.Addresses, address.Address)
+		}
+	}
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			node.Ready = condition.Status == corev1.ConditionTrue
+		}
+	}
+	return node
+}

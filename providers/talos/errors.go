@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package talos
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/providers/guard"
+)
+
+const deniedCode = codes.PermissionDenied
+
+// alreadyInProgress is how Talos words that the same work is under way; it has no code of its own for that.
+const alreadyInProgress = "already in progress"
+
+// Classify says what a failed call to the Talos API means for the step that made it.
+func Classify(err error) v1alpha1.ErrorClass {
+	switch {
+	case errors.Is(err, guard.ErrNotAllowed):
+		return v1alpha1.ErrorInterrupted
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return v1alpha1.ErrorRetryable
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		return v1alpha1.ErrorRetryable
+	}
+	switch code := status.Code(err); code { //nolint:exhaustive // The rest is permanent.
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.ResourceExhausted:
+		return v1alpha1.ErrorRetryable
+	case codes.FailedPrecondition:
+		if strings.Contains(err.Error(), alreadyInProgress) {
+			return v1alpha1.ErrorInProgress
+		}
+	}
+	return v1alpha1.ErrorPermanent
+}
+
+// Refused says whether the machine answered and certainly did not do what it was asked: the request never took effect.
+func Refused(err error) bool {
+	switch status.Code(err) { //nolint:exhaustive // For the others nobody knows.
+	case codes.InvalidArgument, codes.Unimplemented, codes.PermissionDenied, codes.FailedPrecondition, codes.Unauthenticated:
+		return true
+	}
+	return errors.Is(err, guard.ErrNotAllowed)
+}
+
+// IsStatus says whether an error is an answer of the Talos API, or of the way to it.
+func IsStatus(err error) bool {
+	_, ok := status.FromError(err)
+	return ok
+}
+
+// Trouble says in the same words for the same fault why the Talos API tells nothing.
+func Trouble(err error) string {
+	switch s, ok := status.FromError(err); {
+	case !ok:
+		return err.Error()
+	case s.Code() == codes.Unavailable || s.Code() == codes.DeadlineExceeded || s.Code() == codes.Canceled:
+		return "no answer"
+	default:
+		return s.Code().String() + ": " + s.Message()
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package talos
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"k8s.io/apimachinery/pkg/types"
+
+	"ichor.maesh.dev/hub/providers/credentials"
+	"ichor.maesh.dev/hub/providers/guard"
+	"ichor.maesh.dev/hub/providers/target"
+)
+
+// readOnly lists the methods that change nothing. Every other method needs a guard, so a method that is forgotten here is
+// refused rather than let through.
+var readOnly = map[string]bool{
+	machineapi.MachineService_Version_FullMethodName:        true,
+	machineapi.MachineService_Read_FullMethodName:           true,
+	machineapi.MachineService_EtcdStatus_FullMethodName:     true,
+	machineapi.MachineService_EtcdMemberList_FullMethodName: true,
+	machineapi.MachineService_EtcdAlarmList_FullMethodName:  true,
+	"/cosi.resource.State/Get":                              true,
+	"/cosi.resource.State/List":                             true,
+	"/cosi.resource.State/Watch":                            true,
+}
+
+// Pool is the Provider that reaches real machines: one connection per target, opened when first needed and opened anew when the
+// credentials change.
+type Pool struct {
+	credentials *credentials.Store
+
+	mu    sync.Mutex
+	conns map[types.NamespacedName]pooled
+}
+
+type pooled struct {
+	version string
+	client  *client.Client
+}
+
+// NewPool returns a Pool that takes its credentials from the store.
+func NewPool(store *credentials.Store) *Pool {
+	return &Pool{credentials: store, conns: map[types.NamespacedName]pooled{}}
+}
+
+// Reader implements Provider.
+func (p *Pool) Reader(ctx context.Context, t target.Target) (Reader, error) {
+	c, err := p.connect(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{client: c}, nil
+}
+
+// Writer implements Provider.
+func (p *Pool) Writer(ctx context.Context, t target.Target, g guard.Func) (Writer, error) {
+	c, err := p.connect(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{client: c, guard: g}, nil
+}
+
+// Forget closes the connection to a target that the hub no longer manages.
+func (p *Pool) Forget(key types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(key)
+}
+
+func (p *Pool) connect(ctx context.Context, t target.Target) (*client.Client, error) {
+	config, err := p.credentials.Talosconfig(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if have, ok := p.conns[t.NamespacedName]; ok && have.version == config.Version {
+		return have.client, nil
+	}
+	opened, err := open(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the Talos API of %s: %w", t, err)
+	}
+	p.drop(t.NamespacedName)
+	p.conns[t.NamespacedName] = pooled{version: config.Version, client: opened}
+	return opened, nil
+}
+
+func (p *Pool) drop(key types.NamespacedName) {
+	if have, ok := p.conns[key]; ok {
+		have.client.Close() //nolint:errcheck // Nothing is lost with a connection.
+		delete(p.conns, key)
+	}
+}
+
+// open prepares a connection; gRPC dials when the first call is made, and again for as long as the client lives. Attempts come
+// close together: a machine that comes back from a reboot must not wait for a back-off that grew meanwhile.
+func open(config *credentials.Talosconfig) (*client.Client, error) {
+	return client.New(context.Background(), client.WithConfigContext(config.Context), client.WithGRPCDialOptions( //nolint:contextcheck // It outlives the call.
+		grpc.WithChainUnaryInterceptor(guardUnary),
+		grpc.WithChainStreamInterceptor(guardStream),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: dialTimeout / 30, Multiplier: 1.6, Jitter: 0.2, MaxDelay: dialTimeout / 3},
+			MinConnectTimeout: dialTimeout,
+		}),
+	))
+}
+
+func guardUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if !readOnly[method] {
+		if err := guard.Check(ctx, method); err != nil {
+			return err
+		}
+	}
+	return invoke(ctx, method, req, reply, cc, opts...)
+}
+
+func guardStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if !readOnly[method] {
+		if err := guard.Check(ctx, method); err != nil {
+			return nil, err
+		}
+	}
+	return open(ctx, desc, cc, method, opts...)
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package talos reaches the Talos API of targets.
+//
+// Reading needs nothing but credentials. Everything that changes a machine goes through a Writer, which is handed out for a
+// guard only; see package guard.
+package talos
+
+import (
+	"context"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/providers/guard"
+	"ichor.maesh.dev/hub/providers/target"
+)
+
+// Provider hands out clients for targets. They are cheap: connections are kept and renewed behind them.
+type Provider interface {
+	// Reader reads the machines of a target. It fails when the credentials are missing or cannot be used.
+	Reader(ctx context.Context, t target.Target) (Reader, error)
+
+	// Writer changes the machines of a target; g is asked before every call.
+	Writer(ctx context.Context, t target.Target, g guard.Func) (Writer, error)
+}
+
+// Reader reads machines. Machines are named by IP address; every call is bounded by its context.
+type Reader interface {
+	// Machine reads the facts of one machine.
+	Machine(ctx context.Context, address string) (Machine, error)
+
+	// Etcd reads what the etcd member of a control plane says.
+	Etcd(ctx context.Context, address string) (Etcd, error)
+
+	// Members lists the machines that any endpoint knows to belong to the cluster.
+	Members(ctx context.Context) ([]Member, error)
+}
+
+// Writer changes machines.
+type Writer interface {
+	Reader
+
+	// PullImage pulls an image and returns its name as the machine resolved it. Repeating it is harmless.
+	PullImage(ctx context.Context, address, image string) (resolved string, err error)
+
+	// InstallImage runs the installer of a pulled image, which writes the inactive slot and reboots nothing. The exit code tells
+	// how that went; err tells only that it is not known.
+	InstallImage(ctx context.Context, address, image string) (exitCode int32, err error)
+
+	// ForfeitLeadership moves etcd's leadership off a control plane. Repeating it is harmless.
+	ForfeitLeadership(ctx context.Context, address string) error
+
+	// Reboot asks for a reboot and returns when that is accepted. It must not be repeated without a look at the boot ID.
+	Reboot(ctx context.Context, address string, mode v1alpha1.RebootMode) error
+}
+
+// Stages of a machine that decisions depend on, as the resource MachineStatus names them.
+const (
+	StageRunning   = "running"
+	StageRebooting = "rebooting"
+)
+
+// Machine are the facts of one machine, read over one connection.
+type Machine struct {
+	// Version is the version of Talos that runs, with its v.
+	Version string
+
+	// BootID changes with every boot.
+	BootID string
+
+	// UUID is the identity of the hardware.
+	UUID string
+
+	// NodeName is the name of the machine's Node.
+	NodeName string
+
+	// Stage is where the machine is in its life, and Ready whether all is well there; Unmet says what is not.
+	Stage string
+	Ready bool
+	Unmet []string
+
+	// SchematicID is the Image Factory schematic that runs; empty if the machine does not know it.
+	SchematicID string
+
+	// Platform is the Talos platform, such as metal.
+	Platform string
+
+	// SecureBoot says whether the machine booted with Secure Boot.
+	SecureBoot bool
+
+	// UpgradePending is true from the boot into a new slot until Talos has found it good: the META upgrade key is there.
+	UpgradePending bool
+}
+
+// Etcd is what one etcd member says of itself and of the others.
+type Etcd struct {
+	// MemberID is its own ID, Leader that of the leader, 0 if it knows none.
+	MemberID, Leader uint64
+
+	// RaftTerm grows with every election.
+	RaftTerm uint64
+
+	// Learner members do not vote.
+	Learner bool
+
+	// Errors are what the member reports about itself.
+	Errors []string
+
+	// Members are all members that it knows.
+	Members []EtcdMember
+
+	// Alarms are the alarms that it knows.
+	Alarms []string
+}
+
+// EtcdMember is one entry of a member list.
+type EtcdMember struct {
+	ID       uint64
+	Hostname string
+
+	// Started members have told their client URL.
+	Started bool
+	Learner bool
+}
+
+// Member is a machine that belongs to a cluster, as Talos' discovery knows it.
+type Member struct {
+	Hostname     string
+	Addresses    []string
+	ControlPlane bool
+}

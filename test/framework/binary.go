@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Binary is the path of one of the project's binaries: the one that the environment names (ICHOR_BINARY,
+// ICHOR_HUB_BINARY, ICHOR_SIM_BINARY), else the one in bin/ at the root of the module.
+func Binary(name string) (string, error) {
+	variable := strings.ToUpper(strings.ReplaceAll(name, "-", "_")) + "_BINARY"
+	path := os.Getenv(variable)
+	if path == "" {
+		root, err := moduleRoot()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(root, "bin", name)
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("finding %s (run `make build`, or set %s): %w", name, variable, err)
+	}
+	return path, nil
+}
+
+// moduleRoot is the nearest directory with a go.mod, from the working directory upwards: tests run in the
+// directory of their package.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the module's root: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("finding the module's root: no go.mod in the working directory or above")
+		}
+		dir = parent
+	}
+}

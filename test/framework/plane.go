@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package framework holds what tests of several packages share: the API server that they run on and the
+// binaries that they start. It builds nothing.
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+
+	"ichor.maesh.dev/hub/hub/standalone"
+)
+
+// Plane is a management API server with the hub's definitions and roles, empty otherwise. Unlike envtest's it
+// collects garbage and deletes namespaces.
+type Plane struct {
+	// Config is the administrator's access.
+	Config *rest.Config
+	// HubConfig is the hub's own access: what its ClusterRole grants, and no more.
+	HubConfig *rest.Config
+	// Kubeconfig is the path of the administrator's kubeconfig.
+	Kubeconfig string
+
+	dir      string
+	instance *standalone.Instance
+}
+
+// StartPlane starts the API server of the hub's binary in a directory of its own. The context bounds the start
+// only. Start one per test package and use one namespace per test.
+func StartPlane(ctx context.Context) (*Plane, error) {
+	binary, err := Binary("ichor-hub")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "ichor-plane-")
+	if err != nil {
+		return nil, fmt.Errorf("creating directory of the test API server: %w", err)
+	}
+	instance, err := standalone.Start(ctx, standalone.Options{DataDir: dir, Binary: binary, Log: logr.Discard()})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the test API server: %w", withLog(err, dir)), os.RemoveAll(dir))
+	}
+	return &Plane{
+		Config:     instance.AdminConfig(),
+		HubConfig:  instance.RESTConfig(),
+		Kubeconfig: instance.Kubeconfig(),
+		dir:        dir,
+		instance:   instance,
+	}, nil
+}
+
+// Stop stops the API server and removes its directory.
+func (p *Plane) Stop() error {
+	return errors.Join(p.instance.Stop(), os.RemoveAll(p.dir))
+}
+
+// withLog adds the end of the API server's log to an error, since its directory is about to be removed.
+func withLog(err error, dir string) error {
+	const most = 2 << 10
+	log, readErr := os.ReadFile(filepath.Join(dir, "apiserver.log"))
+	if readErr != nil || len(log) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w\nend of its log:\n%s", err, log[max(0, len(log)-most):])
+}

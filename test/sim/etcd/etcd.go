@@ -1,0 +1,290 @@
+// Package etcd models the membership of an etcd cluster: members, leader, term and quorum, but no data.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"sync"
+
+	"k8s.io/utils/clock"
+
+	"ichor.maesh.dev/hub/test/sim/timing"
+)
+
+// Errors in etcd's own words.
+var (
+	// ErrNoLeader is returned while the cluster has no leader.
+	ErrNoLeader = errors.New("etcdserver: no leader")
+	// ErrTimeout is returned when a request found no quorum in time.
+	ErrTimeout = errors.New("etcdserver: request timed out")
+	// ErrNotRunning is returned by a member that is down.
+	ErrNotRunning = errors.New(`connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:2379: connect: connection refused"`)
+	// ErrSingleMember is returned when there is nobody to hand the leadership to.
+	ErrSingleMember = errors.New("cannot forfeit leadership, only one member")
+)
+
+// Member is one member as the others see it.
+type Member struct {
+	// ID is stable for the life of the member.
+	ID uint64
+	// Name is the node's name.
+	Name string
+	// Address is the node's IP.
+	Address string
+	// Learner members do not vote.
+	Learner bool
+}
+
+// Status is what a member says about itself and the cluster.
+type Status struct {
+	MemberID, Leader uint64
+	Term, Index      uint64
+	Learner          bool
+}
+
+type member struct {
+	Member
+	up bool
+}
+
+// Cluster is the model. Its methods may be called from any goroutine.
+type Cluster struct {
+	name    string
+	clock   clock.WithDelayedExecution
+	timings timing.Timings
+	changed func(leader string) // Called without the lock after each change.
+
+	mu       sync.Mutex
+	members  []*member
+	leader   uint64 // Zero while there is none.
+	term     uint64
+	index    uint64
+	election int           // Number of the pending election: an older timer is void.
+	wake     chan struct{} // Closed and replaced at each change.
+}
+
+// New makes an empty cluster. changed is told the leader's name after each change of membership or leadership.
+func New(name string, clk clock.WithDelayedExecution, timings timing.Timings, changed func(leader string)) *Cluster {
+	return &Cluster{
+		name: name, clock: clk, timings: timings, changed: changed,
+		term: 2, index: 1000, wake: make(chan struct{}),
+	}
+}
+
+// Add makes a member that is up. The first one becomes the leader.
+func (c *Cluster) Add(name, address string) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := &member{Member: Member{ID: memberID(c.name, name), Name: name, Address: address}, up: true}
+	c.members = append(c.members, m)
+	if c.leader == 0 {
+		c.leader = m.ID
+	}
+	return m.ID
+}
+
+func memberID(cluster, name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(cluster + "/" + name))
+	return h.Sum64()
+}
+
+// Down takes a member away. If it was the leader, or quorum is lost, there is no leader until an election succeeds.
+func (c *Cluster) Down(id uint64) { c.set(id, false) }
+
+// Up brings a member back.
+func (c *Cluster) Up(id uint64) { c.set(id, true) }
+
+func (c *Cluster) set(id uint64, up bool) {
+	c.mu.Lock()
+	if m := c.find(id); m != nil {
+		m.up = up
+	}
+	if c.leader == id && !up || !c.quorum() {
+		c.leader = 0
+	}
+	if c.leader == 0 && c.quorum() {
+		c.elect()
+	}
+	leader := c.leaderName()
+	c.signal()
+	c.mu.Unlock()
+	c.changed(leader)
+}
+
+// elect starts an election, which makes earlier ones void. The caller holds the lock.
+func (c *Cluster) elect() {
+	c.election++
+	number := c.election
+	c.clock.AfterFunc(c.timings.Election, func() { c.elected(number) })
+}
+
+func (c *Cluster) elected(number int) {
+	c.mu.Lock()
+	if number != c.election || c.leader != 0 || !c.quorum() {
+		c.mu.Unlock()
+		return
+	}
+	c.lead(c.members[slices.IndexFunc(c.members, func(m *member) bool { return m.up && !m.Learner })])
+	leader := c.leaderName()
+	c.mu.Unlock()
+	c.changed(leader)
+}
+
+func (c *Cluster) lead(m *member) {
+	c.leader = m.ID
+	c.term++
+	c.signal()
+}
+
+func (c *Cluster) signal() {
+	c.index++
+	close(c.wake)
+	c.wake = make(chan struct{})
+}
+
+// Healthy says whether the cluster serves: it has a quorum and a leader.
+func (c *Cluster) Healthy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.healthy()
+}
+
+func (c *Cluster) healthy() bool { return c.leader != 0 && c.quorum() }
+
+// WaitHealthy waits until the cluster serves.
+func (c *Cluster) WaitHealthy(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		healthy, wake := c.healthy(), c.wake
+		c.mu.Unlock()
+		if healthy {
+			return nil
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Serve waits as long as a request would: it returns ErrTimeout when the cluster does not serve within etcd's own time-out.
+func (c *Cluster) Serve(ctx context.Context) error {
+	if c.Healthy() {
+		return nil
+	}
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := c.clock.AfterFunc(c.timings.EtcdTimeout, cancel)
+	defer timer.Stop()
+	if err := c.WaitHealthy(waiting); err != nil {
+		return errors.Join(ErrTimeout, ctx.Err())
+	}
+	return nil
+}
+
+// Members lists the members as the member id answers it, which needs a leader.
+func (c *Cluster) Members(id uint64) ([]Member, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.ask(id); err != nil {
+		return nil, err
+	}
+	if !c.healthy() {
+		return nil, ErrNoLeader
+	}
+	members := make([]Member, 0, len(c.members))
+	for _, m := range c.members {
+		members = append(members, m.Member)
+	}
+	return members, nil
+}
+
+// Status is the local view of the member id; it is answered without a quorum too.
+func (c *Cluster) Status(id uint64) (Status, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.ask(id); err != nil {
+		return Status{}, err
+	}
+	return Status{MemberID: id, Leader: c.leader, Term: c.term, Index: c.index}, nil
+}
+
+// Forfeit moves the leadership from the member id to the first other one. It returns that one's name, or nothing when
+// the member was not the leader.
+func (c *Cluster) Forfeit(id uint64) (string, error) {
+	c.mu.Lock()
+	to, err := c.forfeit(id)
+	c.mu.Unlock()
+	if to == "" || err != nil {
+		return "", err
+	}
+	c.changed(to)
+	return to, nil
+}
+
+func (c *Cluster) forfeit(id uint64) (string, error) {
+	if err := c.ask(id); err != nil {
+		return "", err
+	}
+	if len(c.members) < 2 {
+		return "", ErrSingleMember
+	}
+	if c.leader != id {
+		return "", nil
+	}
+	next := c.members[slices.IndexFunc(c.members, func(m *member) bool { return m.ID != id })]
+	if !next.up || next.Learner {
+		return "", fmt.Errorf("move leadership to %s: %w", next.Name, ErrTimeout)
+	}
+	c.lead(next)
+	return next.Name, nil
+}
+
+// Leader returns the leader's name, or nothing while there is none.
+func (c *Cluster) Leader() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leaderName()
+}
+
+func (c *Cluster) leaderName() string {
+	if m := c.find(c.leader); m != nil {
+		return m.Name
+	}
+	return ""
+}
+
+func (c *Cluster) find(id uint64) *member {
+	i := slices.IndexFunc(c.members, func(m *member) bool { return m.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return c.members[i]
+}
+
+func (c *Cluster) ask(id uint64) error {
+	if m := c.find(id); m == nil || !m.up {
+		return ErrNotRunning
+	}
+	return nil
+}
+
+// quorum counts voters only.
+func (c *Cluster) quorum() bool {
+	voters, up := 0, 0
+	for _, m := range c.members {
+		if m.Learner {
+			continue
+		}
+		voters++
+		if m.up {
+			up++
+		}
+	}
+	return up > voters/2
+}

@@ -1,0 +1,108 @@
+package kubeapi
+
+import (
+	"net/http"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// evict ends a pod unless a disruption budget forbids it.
+func (a *API) evict(r *request, body []byte) (int, any, error) {
+	eviction := &policyv1.Eviction{}
+	kind := schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"}
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, &kind, eviction); err != nil {
+		return 0, nil, apierrors.NewBadRequest("eviction: " + err.Error())
+	}
+	options := eviction.DeleteOptions
+	if options == nil {
+		options = &metav1.DeleteOptions{}
+	}
+	obj, err := a.store.Get(Pods, r.namespace, r.name)
+	if err != nil {
+		return 0, nil, err
+	}
+	pod := obj.(*corev1.Pod) //nolint:forcetypeassert // The store holds pods under Pods.
+	r.entry.Describe("node", pod.Spec.NodeName)
+	if err := a.disruptionAllowed(pod); err != nil {
+		return 0, nil, err
+	}
+	if _, _, err := a.deletePod(r, options); err != nil {
+		return 0, nil, err
+	}
+	return http.StatusCreated, &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated,
+	}, nil
+}
+
+// disruptionAllowed asks every budget that selects the pod. A pod that does not serve anyway may always go.
+func (a *API) disruptionAllowed(pod *corev1.Pod) error {
+	if !serving(pod) {
+		return nil
+	}
+	budgets, _ := a.store.List(PodDisruptionBudgets, pod.Namespace)
+	for _, obj := range budgets {
+		budget := obj.(*policyv1.PodDisruptionBudget) //nolint:forcetypeassert // The store holds budgets under it.
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		if err != nil {
+			return apierrors.NewInternalError(err)
+		}
+		if !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if a.disruptionsLeft(budget, selector) <= 0 {
+			return budgetError(budget.Name)
+		}
+	}
+	return nil
+}
+
+func budgetError(name string) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type:    policyv1.DisruptionBudgetCause,
+		Message: "The disruption budget " + name + " does not allow a disruption now",
+	})
+	return err
+}
+
+func (a *API) disruptionsLeft(budget *policyv1.PodDisruptionBudget, selector labels.Selector) int {
+	pods, _ := a.store.List(Pods, budget.Namespace)
+	pods = slices.DeleteFunc(pods, func(o Object) bool { return !selector.Matches(labels.Set(o.GetLabels())) })
+	healthy := 0
+	for _, o := range pods {
+		if serving(o.(*corev1.Pod)) {
+			healthy++
+		}
+	}
+	return healthy - desiredHealthy(budget, len(pods))
+}
+
+func desiredHealthy(budget *policyv1.PodDisruptionBudget, total int) int {
+	if least := budget.Spec.MinAvailable; least != nil {
+		n, err := intstr.GetScaledValueFromIntOrPercent(least, total, true)
+		if err == nil {
+			return n
+		}
+	}
+	if most := budget.Spec.MaxUnavailable; most != nil {
+		n, err := intstr.GetScaledValueFromIntOrPercent(most, total, true)
+		if err == nil {
+			return total - n
+		}
+	}
+	return 0
+}
+
+func serving(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}

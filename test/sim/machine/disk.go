@@ -1,0 +1,122 @@
+package machine
+
+import (
+	"errors"
+	"maps"
+
+	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/meta"
+)
+
+// Slot is an installed system.
+type Slot struct {
+	// Version is the Talos version, "v1.13.6".
+	Version string `json:"version,omitempty"`
+	// Schematic is the Image Factory schematic.
+	Schematic string `json:"schematic,omitempty"`
+}
+
+// upgradeKey marks an installed system as not yet proven; its value names the slot to fall back to.
+const upgradeKey = meta.Upgrade
+
+// Errors of slots and META.
+var (
+	// ErrNoFallback is returned by Rollback when the other slot is empty.
+	ErrNoFallback = errors.New("previous boot entry not found")
+	// ErrReadOnlyKey is returned for META keys that the API may not write.
+	ErrReadOnlyKey = errors.New("META key is not writeable by the API")
+)
+
+// disk is what survives a reboot.
+type disk struct {
+	slots         [2]Slot
+	running, next int
+	meta          map[uint8]string
+}
+
+func slotLabel(slot int) string { return string(rune('A' + slot)) }
+
+// install writes the slot that does not run, makes it the next one, and notes the way back. The running machined does not
+// see the note: it has its own copy of META.
+func (d *disk) install(system Slot) {
+	d.slots[1-d.running] = system
+	d.next = 1 - d.running
+	d.meta[upgradeKey] = slotLabel(d.running)
+}
+
+// revert makes the slot the next one that ran before the installation.
+func (d *disk) revert() {
+	d.next = 1 - d.next
+	delete(d.meta, upgradeKey)
+}
+
+func cloneMeta(values map[uint8]string) map[uint8]string {
+	if values == nil {
+		return map[uint8]string{}
+	}
+	return maps.Clone(values)
+}
+
+// Meta returns machined's view of META.
+func (m *Machine) Meta() map[uint8]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return cloneMeta(m.meta)
+}
+
+// WriteMeta sets a META value. Writing flushes machined's copy, and so loses what an installer has put on disk meanwhile.
+func (m *Machine) WriteMeta(key uint8, value string) error {
+	return m.flushMeta(key, func(values map[uint8]string) { values[key] = value })
+}
+
+// DeleteMeta deletes a META value; see WriteMeta.
+func (m *Machine) DeleteMeta(key uint8) error {
+	return m.flushMeta(key, func(values map[uint8]string) { delete(values, key) })
+}
+
+func (m *Machine) flushMeta(key uint8, change func(map[uint8]string)) error {
+	if !meta.IsAPIWriteable(key) {
+		return ErrReadOnlyKey
+	}
+	m.mu.Lock()
+	change(m.meta)
+	m.disk.meta = cloneMeta(m.meta)
+	m.mu.Unlock()
+	m.notify()
+	return nil
+}
+
+// Snapshot is what a simulator keeps of a machine over its own restart.
+type Snapshot struct {
+	// Slots are the two systems.
+	Slots [2]Slot `json:"slots"`
+	// Running and Next are indexes of Slots.
+	Running int `json:"running"`
+	Next    int `json:"next"`
+	// Meta are the META values on disk.
+	Meta map[uint8]string `json:"meta,omitempty"`
+	// BootID is that of the current boot; empty when the machine was down.
+	BootID string `json:"bootID,omitempty"`
+}
+
+// Save returns what to keep.
+func (m *Machine) Save() Snapshot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := Snapshot{Slots: m.disk.slots, Running: m.disk.running, Next: m.disk.next, Meta: cloneMeta(m.disk.meta)}
+	if m.state.APIUp {
+		s.BootID = m.state.BootID
+	}
+	return s
+}
+
+// Restore makes a running machine from what was kept. One that was down has booted its next slot meanwhile.
+func Restore(id Identity, env Environment, s Snapshot) *Machine {
+	d := disk{slots: s.Slots, running: s.Running, next: s.Next, meta: cloneMeta(s.Meta)}
+	if s.BootID == "" {
+		s.BootID = uuid.NewString()
+		d.running = d.next
+		delete(d.meta, upgradeKey)
+	}
+	return newMachine(id, env, d, s.BootID)
+}

@@ -1,0 +1,102 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"google.golang.org/protobuf/proto"
+)
+
+// eventsKept is the length of the event log. A boot makes about five.
+const eventsKept = 128
+
+// Event is one event of a machine.
+type Event struct {
+	// ID is unique within a boot, and later events have greater ones.
+	ID string
+	// Actor is the ID of the call that caused it.
+	Actor string
+	// Payload is a message of Talos's machine API.
+	Payload proto.Message
+}
+
+// EventLog is the machine's event ring. It is lost at reboot, as Talos's is.
+type EventLog struct {
+	mu      sync.Mutex
+	events  []Event
+	dropped int // Events before the first kept one.
+	wake    chan struct{}
+}
+
+func newEventLog() *EventLog { return &EventLog{wake: make(chan struct{})} }
+
+func (l *EventLog) add(actor string, payload proto.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := fmt.Sprintf("%020d", l.dropped+len(l.events)+1)
+	l.events = append(l.events, Event{ID: id, Actor: actor, Payload: payload})
+	if len(l.events) > eventsKept {
+		l.events = l.events[1:]
+		l.dropped++
+	}
+	close(l.wake)
+	l.wake = make(chan struct{})
+}
+
+func (l *EventLog) started(sequence, actor string) {
+	l.add(actor, &machineapi.SequenceEvent{Sequence: sequence, Action: machineapi.SequenceEvent_START})
+}
+
+func (l *EventLog) stopped(sequence, actor string) {
+	l.add(actor, &machineapi.SequenceEvent{Sequence: sequence, Action: machineapi.SequenceEvent_STOP})
+}
+
+func (l *EventLog) locked(sequence, actor string) {
+	l.add(actor, &machineapi.SequenceEvent{
+		Sequence: sequence,
+		Action:   machineapi.SequenceEvent_NOOP,
+		Error:    &common.Error{Code: common.Code_LOCKED, Message: "sequence not started: locked"},
+	})
+}
+
+func (l *EventLog) status(s State) {
+	l.add("", &machineapi.MachineStatusEvent{
+		Stage:  machineapi.MachineStatusEvent_MachineStage(s.Stage),
+		Status: &machineapi.MachineStatusEvent_MachineStatus{Ready: s.Ready},
+	})
+}
+
+// Past returns the position after the latest event, and the kept events with their first one's position.
+func (l *EventLog) Past() (events []Event, first, end int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]Event(nil), l.events...), l.dropped, l.dropped + len(l.events)
+}
+
+// Next waits for events from a position on, and returns them with the position after them.
+func (l *EventLog) Next(ctx context.Context, position int) ([]Event, int, error) {
+	for {
+		events, next, wake := l.from(position)
+		if len(events) > 0 {
+			return events, next, nil
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil, position, ctx.Err()
+		}
+	}
+}
+
+func (l *EventLog) from(position int) (events []Event, next int, wake chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next = l.dropped + len(l.events)
+	if start := max(position-l.dropped, 0); start < len(l.events) {
+		events = append(events, l.events[start:]...)
+	}
+	return events, next, l.wake
+}

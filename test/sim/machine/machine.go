@@ -1,0 +1,169 @@
+// Package machine models one Talos machine: its A/B slots, its META values, the sequences that take it down and bring it up,
+// and what the installer does to it. It knows nothing of the network; observers carry its state to the APIs.
+package machine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"k8s.io/utils/clock"
+
+	"ichor.maesh.dev/hub/test/sim/etcd"
+	"ichor.maesh.dev/hub/test/sim/fault"
+	"ichor.maesh.dev/hub/test/sim/journal"
+	"ichor.maesh.dev/hub/test/sim/timing"
+)
+
+// Identity is what never changes about a machine.
+type Identity struct {
+	// Cluster and Name are the names of the cluster and of the node.
+	Cluster, Name string
+	// Address is the IP.
+	Address string
+	// ControlPlane machines run etcd and the Kubernetes API.
+	ControlPlane bool
+	// UUID is the hardware's.
+	UUID string
+	// MachineID is /etc/machine-id.
+	MachineID string
+	// Platform is Talos's platform name.
+	Platform string
+	// SecureBoot says that the machine boots signed images.
+	SecureBoot bool
+}
+
+// Site is the place where the machine asks for faults.
+func (i Identity) Site() fault.Site { return fault.Site{Cluster: i.Cluster, Node: i.Name} }
+
+// Environment is what the machine shares with others.
+type Environment struct {
+	Clock   clock.WithDelayedExecution
+	Timings timing.Timings
+	Faults  *fault.Registry
+	Journal *journal.Journal
+	Etcd    *etcd.Cluster
+}
+
+// State is a snapshot of a machine.
+type State struct {
+	// Stage and Ready are those of the MachineStatus resource.
+	Stage runtime.MachineStage
+	// Ready says that the stage's conditions are met.
+	Ready bool
+	// BootID changes with each boot.
+	BootID string
+	// Running is the system that runs (or ran last, when the machine is down).
+	Running Slot
+	// Next is the system that the next boot starts.
+	Next Slot
+	// UpgradePending says that the META upgrade key is on disk: the next boot, or this one, is still on trial.
+	UpgradePending bool
+	// APIUp says that the machine's APIs answer.
+	APIUp bool
+	// EtcdUp says that the machine's etcd member runs; always false on workers.
+	EtcdUp bool
+	// KubeletReady says that the kubelet reports Ready.
+	KubeletReady bool
+	// Installing says that an installer runs.
+	Installing bool
+	// PoweredOff machines stay down until somebody switches them on.
+	PoweredOff bool
+}
+
+// Machine is the model. Its methods may be called from any goroutine.
+type Machine struct {
+	Identity
+	env      Environment
+	memberID uint64
+
+	mu        sync.Mutex
+	state     State
+	disk      disk
+	meta      map[uint8]string // machined's copy of META, read from disk at boot.
+	images    map[string]Image // Pulled ones, by every name that finds them.
+	events    *EventLog
+	sequence  *sequence       // The one that runs, if any.
+	life      context.Context // Ends when this boot ends.
+	endLife   context.CancelFunc
+	observers []func()
+}
+
+// New makes a machine that runs the given system and is ready.
+func New(id Identity, env Environment, system Slot) *Machine {
+	return Restore(id, env, Snapshot{Slots: [2]Slot{system}, BootID: uuid.NewString()})
+}
+
+// newMachine makes a machine from what is on its disk.
+func newMachine(id Identity, env Environment, d disk, bootID string) *Machine {
+	m := &Machine{Identity: id, env: env, disk: d, meta: cloneMeta(d.meta), images: map[string]Image{}, events: newEventLog()}
+	m.life, m.endLife = context.WithCancel(context.Background())
+	m.state = State{
+		Stage: runtime.MachineStageRunning, Ready: true, BootID: bootID, APIUp: true,
+		EtcdUp: id.ControlPlane, KubeletReady: true,
+	}
+	if id.ControlPlane {
+		m.memberID = env.Etcd.Add(id.Name, id.Address)
+	}
+	m.events.status(m.state)
+	return m
+}
+
+// State returns a snapshot.
+func (m *Machine) State() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.snapshot()
+}
+
+func (m *Machine) snapshot() State {
+	s := m.state
+	s.Running, s.Next = m.disk.slots[m.disk.running], m.disk.slots[m.disk.next]
+	_, s.UpgradePending = m.disk.meta[upgradeKey]
+	return s
+}
+
+// MemberID is the ID of the machine's etcd member, zero on workers.
+func (m *Machine) MemberID() uint64 { return m.memberID }
+
+// Etcd is the cluster's etcd.
+func (m *Machine) Etcd() *etcd.Cluster { return m.env.Etcd }
+
+// Events returns the event log of the current boot.
+func (m *Machine) Events() *EventLog {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.events
+}
+
+// Observe registers a function that runs after each change. It reads State itself, so that a late call does no harm.
+func (m *Machine) Observe(fn func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.observers = append(m.observers, fn)
+}
+
+func (m *Machine) notify() {
+	m.mu.Lock()
+	observers := m.observers
+	m.mu.Unlock()
+	for _, fn := range observers {
+		fn()
+	}
+}
+
+// Stop ends whatever the machine is doing, for the end of the simulation.
+func (m *Machine) Stop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.endLife()
+	if m.sequence != nil {
+		m.sequence.cancel()
+		m.sequence = nil
+	}
+}
+
+func (m *Machine) record(name, message string) {
+	m.env.Journal.Event(m.Cluster, m.Name, name, message)
+}

@@ -1,0 +1,247 @@
+package machine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"ichor.maesh.dev/hub/test/sim/fault"
+	"ichor.maesh.dev/hub/test/sim/timing"
+)
+
+// Names of the sequences, as Talos's events say them.
+const (
+	sequenceBoot     = "boot"
+	sequenceReboot   = "reboot"
+	sequenceShutdown = "shutdown"
+)
+
+// yields says which sequence may be taken over by which others.
+var yields = map[string][]string{
+	sequenceBoot:   {sequenceReboot, sequenceShutdown},
+	sequenceReboot: {sequenceReboot},
+}
+
+// sequence is a run of one of the machine's sequences. A run that has been taken over changes nothing any more.
+type sequence struct {
+	name, actor string
+	ctx         context.Context
+	cancel      context.CancelFunc
+}
+
+// Reboot starts the reboot sequence and returns the actor ID of its events. It does not drain anything.
+func (m *Machine) Reboot() string {
+	return m.start(sequenceReboot, func(s *sequence) {
+		if m.windDown(s, runtime.MachineStageRebooting) && m.away(s, "reboot") {
+			m.boot(s)
+		}
+	})
+}
+
+// Shutdown starts the shutdown sequence and returns the actor ID of its events. The machine then stays down.
+func (m *Machine) Shutdown() string {
+	return m.start(sequenceShutdown, func(s *sequence) {
+		if m.windDown(s, runtime.MachineStageShuttingDown) && m.away(s, "shutdown") {
+			m.advance(s, func() { m.state.PoweredOff, m.sequence = true, nil })
+		}
+	})
+}
+
+// Rollback makes the other slot the next one and reboots.
+func (m *Machine) Rollback() error {
+	m.mu.Lock()
+	other := 1 - m.disk.running
+	if m.disk.slots[other] == (Slot{}) {
+		m.mu.Unlock()
+		return ErrNoFallback
+	}
+	m.disk.next = other
+	delete(m.disk.meta, upgradeKey)
+	m.mu.Unlock()
+	m.Reboot()
+	return nil
+}
+
+// PowerOff cuts the power at once.
+func (m *Machine) PowerOff() {
+	m.mu.Lock()
+	s := m.replace(sequenceShutdown)
+	m.mu.Unlock()
+	if m.away(s, "power off") {
+		m.advance(s, func() { m.state.PoweredOff, m.sequence = true, nil })
+	}
+}
+
+// PowerOn boots a machine that is off; it does nothing to one that is not.
+func (m *Machine) PowerOn() {
+	m.mu.Lock()
+	if !m.state.PoweredOff {
+		m.mu.Unlock()
+		return
+	}
+	m.state.PoweredOff = false
+	s := m.replace(sequenceBoot)
+	m.mu.Unlock()
+	go m.boot(s)
+}
+
+// start runs a sequence unless one is running that does not yield to it. Like Talos it answers with an actor ID either way:
+// the refusal is an event.
+func (m *Machine) start(name string, run func(*sequence)) string {
+	m.mu.Lock()
+	if cur := m.sequence; cur != nil && !slices.Contains(yields[cur.name], name) {
+		m.mu.Unlock()
+		actor := uuid.NewString()
+		m.Events().locked(name, actor)
+		return actor
+	}
+	s := m.replace(name)
+	m.mu.Unlock()
+	go run(s)
+	return s.actor
+}
+
+// replace makes a new sequence the running one; the caller holds the lock.
+func (m *Machine) replace(name string) *sequence {
+	if m.sequence != nil {
+		m.sequence.cancel()
+	}
+	s := &sequence{name: name, actor: uuid.NewString()}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	m.sequence = s
+	return s
+}
+
+// advance changes the state on behalf of a sequence, and refuses when that was taken over.
+func (m *Machine) advance(s *sequence, change func()) bool {
+	m.mu.Lock()
+	if m.sequence != s {
+		m.mu.Unlock()
+		return false
+	}
+	before := m.state
+	change()
+	if m.state.Stage != before.Stage || m.state.Ready != before.Ready {
+		m.events.status(m.state)
+	}
+	m.mu.Unlock()
+	m.notify()
+	return true
+}
+
+// windDown stops the services; the API still answers, and another reboot may still take over.
+func (m *Machine) windDown(s *sequence, stage runtime.MachineStage) bool {
+	m.Events().started(s.name, s.actor)
+	return m.advance(s, func() { m.state.Stage, m.state.Ready = stage, false }) &&
+		timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.Stop) == nil
+}
+
+// away takes the APIs, the etcd member and the kubelet down, and ends what else was running.
+func (m *Machine) away(s *sequence, why string) bool {
+	m.Events().stopped(s.name, s.actor)
+	ok := m.advance(s, func() {
+		m.endLife()
+		m.state.APIUp, m.state.EtcdUp, m.state.KubeletReady = false, false, false
+		m.state.Ready, m.state.Installing = false, false
+	})
+	if !ok {
+		return false
+	}
+	if m.ControlPlane {
+		m.env.Etcd.Down(m.memberID)
+	}
+	m.record("down", why)
+	return true
+}
+
+// boot brings the machine from darkness to running and ready. It becomes its own sequence, which a reboot may take over.
+func (m *Machine) boot(from *sequence) {
+	if timing.Sleep(from.ctx, m.env.Clock, m.env.Timings.Boot) != nil || !m.fallBack(from) {
+		return
+	}
+	m.mu.Lock()
+	if m.sequence != from {
+		m.mu.Unlock()
+		return
+	}
+	s := m.replace(sequenceBoot)
+	m.wake(s)
+	m.mu.Unlock()
+	m.record("boot", m.State().Running.Version)
+	m.notify()
+	m.services(s)
+}
+
+// fallBack tries the new system in vain when that fault was ordered, and reverts to the old one.
+func (m *Machine) fallBack(s *sequence) bool {
+	if !m.State().UpgradePending {
+		return true
+	}
+	if _, failed := m.env.Faults.Fire(fault.Fallback, m.Site()); !failed {
+		return true
+	}
+	if timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.FailedBoot) != nil {
+		return false
+	}
+	m.record("fallback", m.State().Next.Version)
+	return m.advance(s, func() { m.disk.revert() })
+}
+
+// wake starts a new boot of the next slot; the caller holds the lock.
+func (m *Machine) wake(s *sequence) {
+	m.life, m.endLife = context.WithCancel(context.Background())
+	m.disk.running = m.disk.next
+	m.meta = cloneMeta(m.disk.meta)
+	m.events = newEventLog()
+	m.events.started(s.name, s.actor)
+	m.state.BootID = uuid.NewString()
+	m.state.APIUp, m.state.Stage, m.state.Ready = true, runtime.MachineStageBooting, false
+	m.events.status(m.state)
+}
+
+// services brings up etcd, then the kubelet, then readiness.
+func (m *Machine) services(s *sequence) {
+	ok := m.joinEtcd(s) && m.startKubelet(s) &&
+		timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.Settle) == nil &&
+		m.advance(s, func() {
+			m.state.Stage, m.state.Ready, m.sequence = runtime.MachineStageRunning, true, nil
+			m.events.stopped(s.name, s.actor)
+		})
+	if !ok {
+		return
+	}
+	m.record("ready", m.State().Running.Version)
+	m.commit()
+}
+
+func (m *Machine) joinEtcd(s *sequence) bool {
+	if !m.ControlPlane {
+		return true
+	}
+	if timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.EtcdJoin) != nil {
+		return false
+	}
+	joined := m.advance(s, func() { m.state.EtcdUp = true })
+	if joined {
+		m.env.Etcd.Up(m.memberID)
+	}
+	return joined
+}
+
+// startKubelet waits for the cluster too: without its API no node becomes Ready.
+func (m *Machine) startKubelet(s *sequence) bool {
+	return timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.Kubelet) == nil &&
+		m.env.Etcd.WaitHealthy(s.ctx) == nil &&
+		m.advance(s, func() { m.state.KubeletReady = true })
+}
+
+// commit drops the way back: the running system has proven itself.
+func (m *Machine) commit() {
+	m.mu.Lock()
+	delete(m.meta, upgradeKey)
+	delete(m.disk.meta, upgradeKey)
+	m.mu.Unlock()
+	m.notify()
+}

@@ -1,0 +1,133 @@
+package talosapi
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/siderolabs/grpc-proxy/proxy"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// Metadata keys. The first four are Talos's; the last two are the simulator's own, between a node's apid and its services.
+const (
+	mdNode      = "node"
+	mdNodes     = "nodes"
+	mdProxyFrom = "proxyfrom"
+	mdRole      = "talos-role"
+
+	mdSimNode   = "sim-node"
+	mdSimCaller = "sim-caller"
+)
+
+// manyServices are the services whose methods may be sent to several nodes at once.
+var manyServices = []string{
+	"/machine.MachineService/", "/cluster.ClusterService/", "/inspect.InspectService/",
+	"/storage.StorageService/", "/time.TimeService/",
+}
+
+// newApid makes the server that a node's port serves: it checks the client's certificate and routes the call.
+func newApid(n *node, certificate tls.Certificate) *grpc.Server {
+	handler := proxy.TransparentHandler(n.route, proxy.WithStreamedDetector(streamed))
+	return grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(&tls.Config{
+			MinVersion:       tls.VersionTLS13,
+			Certificates:     []tls.Certificate{certificate},
+			ClientAuth:       tls.RequireAndVerifyClientCert,
+			ClientCAs:        n.cluster.PKI.TalosPool(),
+			VerifyConnection: clientCertificateOnly,
+		})),
+		grpc.UnknownServiceHandler(handler),
+		grpc.ForceServerCodecV2(proxy.Codec()),
+		grpc.SharedWriteBuffer(true),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	)
+}
+
+// clientCertificateOnly refuses certificates that are good for anything else: a node's server certificate is no caller's.
+func clientCertificateOnly(cs tls.ConnectionState) error {
+	usage := cs.PeerCertificates[0].ExtKeyUsage
+	if !slices.Equal(usage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) {
+		return errors.New("client certificate has unexpected key usages")
+	}
+	return nil
+}
+
+// streamed tells the methods that answer with a stream, for which merging works message by message.
+func streamed(method string) bool {
+	name, ok := strings.CutPrefix(method, "/machine.MachineService/")
+	return ok && slices.ContainsFunc(machineapi.MachineService_ServiceDesc.Streams, func(d grpc.StreamDesc) bool {
+		return d.StreamName == name && d.ServerStreams
+	})
+}
+
+// caller is who makes a call: the certificate's, or whom a forwarding node speaks for.
+type caller struct {
+	name  string
+	roles []string
+}
+
+func callerOf(ctx context.Context) caller {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return caller{}
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.PeerCertificates) == 0 {
+		return caller{}
+	}
+	subject := info.State.PeerCertificates[0].Subject
+	c := caller{name: subject.CommonName, roles: subject.Organization}
+	if md, _ := metadata.FromIncomingContext(ctx); slices.Contains(c.roles, string(role.Impersonator)) && len(md[mdRole]) > 0 {
+		return caller{name: strings.Join(md[mdSimCaller], ""), roles: md[mdRole]}
+	}
+	return c
+}
+
+// route decides where a call goes, as apid does: the metadata "node" passes it on to one node, "nodes" to several with
+// merged answers, and neither keeps it here.
+func (n *node) route(ctx context.Context, method string) (proxy.Mode, []proxy.Backend, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	one, many := md[mdNode], md[mdNodes]
+	switch {
+	case len(md[mdProxyFrom]) > 0, one == nil && many == nil:
+		return proxy.One2One, []proxy.Backend{localBackend{node: n}}, nil
+	case one != nil && len(one) != 1:
+		return 0, nil, status.Error(codes.InvalidArgument, "node metadata must be single-valued")
+	case one != nil:
+		return n.routeTo(proxy.One2One, one)
+	case !slices.ContainsFunc(manyServices, func(prefix string) bool { return strings.HasPrefix(method, prefix) }):
+		return 0, nil, status.Errorf(codes.InvalidArgument, "one-2-many proxying is not supported for method %s", method)
+	}
+	return n.routeTo(proxy.One2Many, many)
+}
+
+func (n *node) routeTo(mode proxy.Mode, targets []string) (proxy.Mode, []proxy.Backend, error) {
+	backends := make([]proxy.Backend, 0, len(targets))
+	for _, target := range targets {
+		if strings.Contains(target, ":") {
+			return 0, nil, status.Errorf(codes.Internal, "invalid target %q", target)
+		}
+		switch {
+		case n.cluster.byName[target] == n:
+			backends = append(backends, localBackend{node: n, target: target})
+		case !n.ControlPlane:
+			return 0, nil, status.Error(codes.PermissionDenied, "no request forwarding")
+		default:
+			backends = append(backends, remoteBackend{node: n, target: target})
+		}
+	}
+	return mode, backends, nil
+}

@@ -1,0 +1,113 @@
+package talosapi
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/siderolabs/grpc-proxy/proxy"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+)
+
+// localBackend passes a call to the services on behalf of the node itself.
+type localBackend struct {
+	node   *node
+	target string // As the caller named it.
+}
+
+// String implements proxy.Backend.
+func (b localBackend) String() string { return b.node.Name }
+
+// GetConnection implements proxy.Backend.
+func (b localBackend) GetConnection(ctx context.Context, _ string) (context.Context, *grpc.ClientConn, error) {
+	md := outgoing(ctx)
+	md.Set(mdSimNode, b.node.Name)
+	return metadata.NewOutgoingContext(ctx, md), b.node.cluster.local, nil
+}
+
+// AppendInfo implements proxy.Backend.
+func (b localBackend) AppendInfo(streaming bool, resp []byte) ([]byte, error) {
+	return appendHostname(streaming, resp, b.target)
+}
+
+// BuildError implements proxy.Backend.
+func (b localBackend) BuildError(streaming bool, err error) ([]byte, error) {
+	return errorReply(streaming, b.target, err)
+}
+
+// remoteBackend passes a call to another node's apid.
+type remoteBackend struct {
+	node   *node
+	target string
+}
+
+// String implements proxy.Backend.
+func (b remoteBackend) String() string { return b.target }
+
+// GetConnection implements proxy.Backend.
+func (b remoteBackend) GetConnection(ctx context.Context, _ string) (context.Context, *grpc.ClientConn, error) {
+	conn, err := b.node.cluster.remote(b.target)
+	if err != nil {
+		return nil, nil, err
+	}
+	md := outgoing(ctx)
+	md.Set(mdProxyFrom, b.node.Address)
+	return metadata.NewOutgoingContext(ctx, md), conn, nil
+}
+
+// AppendInfo implements proxy.Backend.
+func (b remoteBackend) AppendInfo(streaming bool, resp []byte) ([]byte, error) {
+	return appendHostname(streaming, resp, b.target)
+}
+
+// BuildError implements proxy.Backend.
+func (b remoteBackend) BuildError(streaming bool, err error) ([]byte, error) {
+	return errorReply(streaming, b.target, err)
+}
+
+// outgoing is the metadata of the next hop: the caller's, without what routes, and with who the caller is.
+func outgoing(ctx context.Context) metadata.MD {
+	md, _ := metadata.FromIncomingContext(ctx)
+	md = md.Copy()
+	for _, key := range []string{mdNode, mdNodes, mdProxyFrom, ":authority", mdSimNode} {
+		md.Delete(key)
+	}
+	c := callerOf(ctx)
+	md.Set(mdRole, c.roles...)
+	md.Set(mdSimCaller, c.name)
+	return md
+}
+
+// remote returns the connection to another node, which all control planes of the cluster share. It is quick to try again:
+// the delays of a simulation may be a hundredth of the real ones.
+func (c *Cluster) remote(target string) (*grpc.ClientConn, error) {
+	if n, ok := c.byName[target]; ok {
+		target = n.Address
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn, ok := c.remotes[target]; ok {
+		return conn, nil
+	}
+	conn, err := grpc.NewClient("passthrough:///"+net.JoinHostPort(target, Port),
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+			MinVersion:   tls.VersionTLS13,
+			RootCAs:      c.PKI.TalosPool(),
+			Certificates: []tls.Certificate{c.forwarder},
+		})),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(proxy.Codec())),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, MaxDelay: 200 * time.Millisecond},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+	)
+	if err != nil {
+		return nil, err
+	}
+	c.remotes[target] = conn
+	return conn, nil
+}

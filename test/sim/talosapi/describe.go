@@ -1,0 +1,151 @@
+package talosapi
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/extensions"
+	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
+	"github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/etcd"
+	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	sim "ichor.maesh.dev/hub/test/sim/machine"
+)
+
+// describe lists the resources of a node in a given state.
+func (n *node) describe(state sim.State) []resource.Resource {
+	list := []resource.Resource{
+		machineStatus(state),
+		version(state),
+		n.machineType(),
+		n.nodename(),
+		n.systemInformation(),
+		n.platformMetadata(),
+		n.securityState(),
+		config.NewMachineConfig(n.cluster.config(n.Machine)),
+		config.NewMachineConfigWithID(n.cluster.config(n.Machine), config.PersistentID),
+	}
+	list = append(list, schematic(state)...)
+	list = append(list, n.metaKeys()...)
+	if state.EtcdUp {
+		list = append(list, n.etcdMember())
+	}
+	for _, other := range n.cluster.nodes {
+		list = append(list, other.member())
+	}
+	return list
+}
+
+func machineStatus(state sim.State) resource.Resource {
+	r := runtime.NewMachineStatus()
+	r.TypedSpec().Stage = state.Stage
+	r.TypedSpec().Status.Ready = state.Ready
+	if !state.Ready && state.Stage == runtime.MachineStageBooting {
+		r.TypedSpec().Status.UnmetConditions = []runtime.UnmetCondition{{Name: "services", Reason: "kubelet not ready"}}
+	}
+	return r
+}
+
+func version(state sim.State) resource.Resource {
+	r := runtime.NewVersion()
+	r.TypedSpec().Name, r.TypedSpec().Version = "Talos", state.Running.Version
+	return r
+}
+
+// schematic appears as a pseudo extension before Talos 1.14, and as a resource of its own from then on. The boot ID has a
+// resource from 1.14 on as well.
+func schematic(state sim.State) []resource.Resource {
+	if !state.Running.AtLeast(14) {
+		r := runtime.NewExtensionStatus(runtime.NamespaceName, "0")
+		r.TypedSpec().Image = "0.sqsh"
+		r.TypedSpec().Metadata = extensions.Metadata{
+			Name: "schematic", Version: state.Running.Schematic, Author: "Image Factory",
+			Description: "Virtual extension which specifies the schematic of the image built with Image Factory.",
+		}
+		return []resource.Resource{r}
+	}
+	r := runtime.NewImageFactorySchematic(runtime.NamespaceName, runtime.ImageFactorySchematicID)
+	r.TypedSpec().SchematicID = state.Running.Schematic
+	r.TypedSpec().APIURL = "https://factory.talos.dev"
+	boot := runtime.NewBootID()
+	boot.TypedSpec().BootID = state.BootID
+	return []resource.Resource{r, boot}
+}
+
+func (n *node) machineType() resource.Resource {
+	r := config.NewMachineType()
+	r.SetMachineType(n.role())
+	return r
+}
+
+func (n *node) role() machine.Type {
+	if n.ControlPlane {
+		return machine.TypeControlPlane
+	}
+	return machine.TypeWorker
+}
+
+func (n *node) nodename() resource.Resource {
+	r := k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID)
+	r.TypedSpec().Nodename, r.TypedSpec().HostnameVersion = n.Name, "1"
+	return r
+}
+
+func (n *node) systemInformation() resource.Resource {
+	r := hardware.NewSystemInformation(hardware.SystemInformationID)
+	r.TypedSpec().UUID = n.UUID
+	r.TypedSpec().Manufacturer, r.TypedSpec().ProductName = "Ichor", "Simulated machine"
+	return r
+}
+
+func (n *node) platformMetadata() resource.Resource {
+	r := runtime.NewPlatformMetadataSpec(runtime.NamespaceName, runtime.PlatformMetadataID)
+	r.TypedSpec().Platform, r.TypedSpec().Hostname = n.Platform, n.Name
+	return r
+}
+
+func (n *node) securityState() resource.Resource {
+	r := runtime.NewSecurityStateSpec(runtime.NamespaceName)
+	r.TypedSpec().SecureBoot, r.TypedSpec().BootedWithUKI = n.SecureBoot, n.SecureBoot
+	return r
+}
+
+func (n *node) metaKeys() []resource.Resource {
+	var list []resource.Resource
+	for key, value := range n.Meta() {
+		r := runtime.NewMetaKey(runtime.NamespaceName, runtime.MetaKeyTagToID(key))
+		r.TypedSpec().Value = value
+		list = append(list, r)
+	}
+	return list
+}
+
+func (n *node) etcdMember() resource.Resource {
+	r := etcd.NewMember(etcd.NamespaceName, etcd.LocalMemberID)
+	r.TypedSpec().MemberID = fmt.Sprintf("%016x", n.MemberID())
+	return r
+}
+
+// member is how discovery shows this node to the others.
+func (n *node) member() resource.Resource {
+	r := cluster.NewMember(cluster.NamespaceName, n.Name)
+	identity := sha256.Sum256([]byte(n.UUID))
+	*r.TypedSpec() = cluster.MemberSpec{
+		NodeID:          base64.RawURLEncoding.EncodeToString(identity[:]),
+		Addresses:       []netip.Addr{netip.MustParseAddr(n.Address)},
+		Hostname:        n.Name,
+		MachineType:     n.role(),
+		OperatingSystem: fmt.Sprintf("Talos (%s)", n.State().Running.Version),
+	}
+	if n.ControlPlane {
+		r.TypedSpec().ControlPlane = &cluster.ControlPlane{APIServerPort: 6443}
+	}
+	return r
+}

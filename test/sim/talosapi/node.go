@@ -1,0 +1,109 @@
+package talosapi
+
+import (
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"ichor.maesh.dev/hub/test/sim/fault"
+	"ichor.maesh.dev/hub/test/sim/link"
+	"ichor.maesh.dev/hub/test/sim/machine"
+)
+
+// node is the API side of one machine.
+type node struct {
+	*machine.Machine
+	cluster *Cluster
+	port    *link.Port
+	apid    *grpc.Server
+
+	mu        sync.Mutex
+	resources *resources // Of the current boot.
+	bootID    string     // The boot that resources belong to.
+	version   string     // The version that the other nodes were told.
+}
+
+func newNode(c *Cluster, m *machine.Machine) (*node, error) {
+	certificate, err := c.PKI.TalosServer(m.Name, net.ParseIP(m.Address))
+	if err != nil {
+		return nil, fmt.Errorf("server certificate: %w", err)
+	}
+	n := &node{Machine: m, cluster: c, port: link.NewPort(net.JoinHostPort(m.Address, Port))}
+	n.apid = newApid(n, certificate)
+	return n, nil
+}
+
+func (n *node) serve() error {
+	n.sync()
+	if err := n.port.Set(n.mode()); err != nil {
+		return err
+	}
+	n.Observe(n.changed)
+	go func() { _ = n.apid.Serve(n.port) }()
+	return nil
+}
+
+// changed follows the machine. The other nodes hear of a new version, since their member lists show it.
+func (n *node) changed() {
+	n.sync()
+	n.mu.Lock()
+	version := n.State().Running.Version
+	news := version != n.version
+	n.version = version
+	n.mu.Unlock()
+	if news {
+		n.cluster.Sync()
+	}
+}
+
+// sync brings resources and port in line with the machine. It reads the state under its own lock, so that of two
+// concurrent calls the later one has the last word.
+func (n *node) sync() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	state := n.State()
+	if state.APIUp && n.bootID != state.BootID {
+		n.resources, n.bootID = newResources(n.cluster.Registry), state.BootID
+	}
+	if state.APIUp {
+		n.resources.publish(n.describe(state))
+	}
+	// An address that cannot be bound again leaves the port closed, which is what its clients then see.
+	_ = n.port.Set(n.mode())
+}
+
+func (n *node) mode() link.Mode {
+	if !n.State().APIUp {
+		return link.Closed
+	}
+	return Reach(n.cluster.Faults, n.Site(), "talos")
+}
+
+// Reach says how an API of a running machine can be reached, given the faults in force.
+func Reach(faults *fault.Registry, at fault.Site, api string) link.Mode {
+	mode := link.Open
+	for _, f := range faults.Standing(fault.Unreachable, at) {
+		if which := f.Params[fault.ParamAPI]; which != api && which != "both" {
+			continue
+		}
+		if f.Params[fault.ParamMode] == "blackhole" {
+			return link.Blackhole
+		}
+		mode = link.Closed
+	}
+	return mode
+}
+
+func (n *node) current() *resources {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.resources
+}
+
+func (n *node) close() error {
+	err := n.port.Close()
+	n.apid.Stop()
+	return err
+}

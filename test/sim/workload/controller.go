@@ -1,0 +1,148 @@
+// Package workload plays what acts on its own inside a simulated Kubernetes cluster: kubelets, scheduler, and the controllers of
+// nodes, replica sets and daemon sets. It is level-triggered: Sync brings the objects in line with the machines.
+package workload
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"ichor.maesh.dev/hub/test/sim/kubeapi"
+	"ichor.maesh.dev/hub/test/sim/machine"
+	"ichor.maesh.dev/hub/test/sim/timing"
+)
+
+// Options say what runs in the cluster.
+type Options struct {
+	// Store holds the objects.
+	Store *kubeapi.Store
+	// Machines are the cluster's.
+	Machines []*machine.Machine
+	// Clock and Timings pace it.
+	Clock   clock.WithDelayedExecution
+	Timings timing.Timings
+	// KubernetesVersion is the kubelets'; Talos upgrades leave it alone.
+	KubernetesVersion string
+	// Replicas is the size of the example deployment.
+	Replicas int
+	// Healthy says whether the Kubernetes API works; nothing is written while it does not.
+	Healthy func() bool
+}
+
+// Controller is the cluster's inner life.
+type Controller struct {
+	Options
+
+	mu      sync.Mutex
+	stopped bool
+	timers  map[timerKey]clock.Timer
+	boots   map[string]string // Node name to the boot ID that its pods have last started in.
+}
+
+// timerKey names something that will happen to a pod or node.
+type timerKey struct {
+	what string
+	uid  types.UID
+}
+
+// New makes the controller and the cluster's objects.
+func New(o Options) *Controller {
+	c := &Controller{Options: o, timers: map[timerKey]clock.Timer{}, boots: map[string]string{}}
+	c.createBase()
+	return c
+}
+
+// Sync does whatever is to be done now.
+func (c *Controller) Sync() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped || !c.Healthy() {
+		return
+	}
+	for _, m := range c.Machines {
+		c.syncNode(m)
+	}
+	c.syncSets()
+	c.schedule()
+	c.syncPods()
+}
+
+// Stop ends it.
+func (c *Controller) Stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+	for _, t := range c.timers {
+		t.Stop()
+	}
+}
+
+// after lets something happen once, unless it is already going to. The caller holds the lock; fn runs with it.
+func (c *Controller) after(what string, uid types.UID, d time.Duration, fn func()) {
+	key := timerKey{what: what, uid: uid}
+	if _, ok := c.timers[key]; ok {
+		return
+	}
+	c.timers[key] = c.Clock.AfterFunc(d, func() {
+		if c.fire(key, fn) {
+			c.Sync()
+		}
+	})
+}
+
+func (c *Controller) fire(key timerKey, fn func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.timers, key)
+	if c.stopped || !c.Healthy() {
+		return false // Sync finds what is left to do when the API is back.
+	}
+	fn()
+	return true
+}
+
+func (c *Controller) cancel(what string, uid types.UID) {
+	key := timerKey{what: what, uid: uid}
+	if t, ok := c.timers[key]; ok {
+		t.Stop()
+		delete(c.timers, key)
+	}
+}
+
+func (c *Controller) machine(name string) *machine.Machine {
+	for _, m := range c.Machines {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// kubeletReady says whether the node's kubelet does its work.
+func (c *Controller) kubeletReady(node string) bool {
+	m := c.machine(node)
+	return m != nil && m.State().KubeletReady
+}
+
+func (c *Controller) now() metav1.Time { return metav1.NewTime(c.Clock.Now().Truncate(time.Second)) }
+
+func (c *Controller) pods() []*corev1.Pod {
+	list, _ := c.Store.List(kubeapi.Pods, "")
+	pods := make([]*corev1.Pod, 0, len(list))
+	for _, obj := range list {
+		pods = append(pods, obj.(*corev1.Pod)) //nolint:forcetypeassert // The store holds pods under Pods.
+	}
+	return pods
+}
+
+// changePod writes a pod; one that is gone needs no change.
+func (c *Controller) changePod(pod *corev1.Pod, change func(*corev1.Pod)) {
+	_, _ = c.Store.Update(kubeapi.Pods, pod.Namespace, pod.Name, false, func(o kubeapi.Object) (kubeapi.Object, error) {
+		change(o.(*corev1.Pod)) //nolint:forcetypeassert // The store holds pods under Pods.
+		return o, nil
+	})
+}

@@ -1,0 +1,124 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"ichor.maesh.dev/hub/test/sim/kubeapi"
+	"ichor.maesh.dev/hub/test/sim/machine"
+)
+
+const (
+	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+	hostnameLabel     = "kubernetes.io/hostname"
+)
+
+// syncNode is kubelet and node controller for one machine: a kubelet that is ready reports everything, one that is not
+// leaves its node NotReady, and after a while Unknown.
+func (c *Controller) syncNode(m *machine.Machine) {
+	state := m.State()
+	obj, err := c.Store.Get(kubeapi.Nodes, "", m.Name)
+	if err != nil {
+		if state.KubeletReady {
+			_, _ = c.Store.Create(kubeapi.Nodes, c.newNode(m, state), false)
+		}
+		return
+	}
+	uid := obj.GetUID()
+	if state.KubeletReady {
+		c.cancel("silence", uid)
+		c.changeNode(m.Name, func(n *corev1.Node) { c.report(n, m, state) })
+		return
+	}
+	c.changeNode(m.Name, func(n *corev1.Node) { c.leave(n, uid) })
+}
+
+func (c *Controller) changeNode(name string, change func(*corev1.Node)) {
+	_, _ = c.Store.Update(kubeapi.Nodes, "", name, false, func(o kubeapi.Object) (kubeapi.Object, error) {
+		change(o.(*corev1.Node)) //nolint:forcetypeassert // The store holds nodes under Nodes.
+		return o, nil
+	})
+}
+
+// leave marks a node whose kubelet went away, and begins to count the silence.
+func (c *Controller) leave(n *corev1.Node, uid types.UID) {
+	if readyCondition(n).Status != corev1.ConditionTrue {
+		return
+	}
+	c.setReady(n, corev1.ConditionFalse, "KubeletNotReady", "node is shutting down")
+	c.after("silence", uid, c.Timings.NodeMonitorGrace, func() {
+		c.changeNode(n.Name, func(n *corev1.Node) {
+			c.setReady(n, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
+		})
+	})
+}
+
+func (c *Controller) newNode(m *machine.Machine, state machine.State) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: m.Name,
+		Labels: map[string]string{
+			hostnameLabel:      m.Name,
+			"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+		},
+	}}
+	if m.ControlPlane {
+		n.Labels[controlPlaneLabel] = ""
+		if c.hasWorkers() {
+			n.Spec.Taints = []corev1.Taint{{Key: controlPlaneLabel, Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
+	c.report(n, m, state)
+	return n
+}
+
+func (c *Controller) hasWorkers() bool {
+	return slices.ContainsFunc(c.Machines, func(m *machine.Machine) bool { return !m.ControlPlane })
+}
+
+// report fills in what a kubelet says about its node.
+func (c *Controller) report(n *corev1.Node, m *machine.Machine, state machine.State) {
+	resources := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("4"),
+		corev1.ResourceMemory: resource.MustParse("8Gi"),
+		corev1.ResourcePods:   resource.MustParse("110"),
+	}
+	n.Status.Capacity, n.Status.Allocatable = resources, resources
+	n.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: m.Address},
+		{Type: corev1.NodeHostName, Address: m.Name},
+	}
+	n.Status.NodeInfo = corev1.NodeSystemInfo{
+		MachineID: m.MachineID, SystemUUID: m.UUID, BootID: state.BootID,
+		KernelVersion: "6.18.5-talos", OSImage: fmt.Sprintf("Talos (%s)", state.Running.Version),
+		ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: c.KubernetesVersion,
+		OperatingSystem: "linux", Architecture: "amd64",
+	}
+	c.setReady(n, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
+}
+
+func (c *Controller) setReady(n *corev1.Node, status corev1.ConditionStatus, reason, message string) {
+	ready := readyCondition(n)
+	if ready.Status == status {
+		return
+	}
+	now := c.now()
+	*ready = corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: status, Reason: reason, Message: message,
+		LastHeartbeatTime: now, LastTransitionTime: now,
+	}
+}
+
+// readyCondition returns the node's Ready condition to change in place, and makes it if need be.
+func readyCondition(n *corev1.Node) *corev1.NodeCondition {
+	i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	if i < 0 {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady})
+		i = len(n.Status.Conditions) - 1
+	}
+	return &n.Status.Conditions[i]
+}
