@@ -4,9 +4,6 @@ package v1alpha1
 
 // Labels, annotations and finalizers are part of the API: people and Git folders write them.
 const (
-	// TalosClusterFinalizer lets the hub say goodbye to a target before its TalosCluster goes; the target itself is never touched.
-	TalosClusterFinalizer = "taloscluster.ichor.maesh.dev"
-
 	// TalosOperationFinalizer keeps an operation until it has settled, removed what it put on the target and released the lock.
 	TalosOperationFinalizer = "talosoperation.ichor.maesh.dev"
 

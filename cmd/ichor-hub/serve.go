@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/manager"
 	"ichor.maesh.dev/hub/hub/standalone"
 )
 
@@ -22,6 +25,8 @@ type serveOptions struct {
 	kubeconfig    string
 	metricsListen string
 	healthListen  string
+	imageFactory  string
+	deadlines     map[string]string
 	log           logOptions
 }
 
@@ -51,6 +56,8 @@ elect a leader. With --standalone it brings its own API server, which keeps ever
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG, then the pod's own access)")
 	flags.StringVar(&o.metricsListen, "metrics-bind-address", "0", `address of the metrics endpoint, such as 127.0.0.1:8080; "0" turns it off`)
 	flags.StringVar(&o.healthListen, "health-bind-address", "0", `address of the health endpoint, such as 127.0.0.1:8081; "0" turns it off`)
+	flags.StringVar(&o.imageFactory, "image-factory", manager.DefaultImageFactory, "host, and path if any, of the Image Factory that machines pull installers from")
+	flags.StringToStringVar(&o.deadlines, "step-deadline", nil, "deadline of a step instead of its own, such as Draining=30m; may be repeated")
 	o.log.addTo(flags)
 	cmd.MarkFlagsRequiredTogether("standalone", "data-dir")
 	cmd.MarkFlagsMutuallyExclusive("standalone", "kubeconfig")
@@ -92,8 +99,30 @@ func (o serveOptions) runStandalone(cmd *cobra.Command, log logr.Logger) (err er
 	return nil
 }
 
-// runHub runs the hub on a management cluster until ctx is done.
-func (o serveOptions) runHub(ctx context.Context, _ *rest.Config) error {
-	<-ctx.Done()
-	return nil
+// runHub runs the hub on a management cluster until ctx is done. Standalone, the lock of the data directory is the leadership.
+func (o serveOptions) runHub(ctx context.Context, config *rest.Config) error {
+	deadlines, err := parseDeadlines(o.deadlines)
+	if err != nil {
+		return err
+	}
+	return manager.Run(ctx, config, manager.Options{
+		MetricsBindAddress: o.metricsListen,
+		HealthBindAddress:  o.healthListen,
+		LeaderElection:     !o.standalone,
+		ImageFactory:       o.imageFactory,
+		Deadlines:          deadlines,
+	})
+}
+
+// parseDeadlines reads --step-deadline.
+func parseDeadlines(flags map[string]string) (map[v1alpha1.OperationStep]time.Duration, error) {
+	deadlines := make(map[v1alpha1.OperationStep]time.Duration, len(flags))
+	for step, text := range flags {
+		deadline, err := time.ParseDuration(text)
+		if err != nil || deadline <= 0 {
+			return nil, fmt.Errorf("--step-deadline %s=%s: %q is not a duration such as 15m", step, text, text)
+		}
+		deadlines[v1alpha1.OperationStep(step)] = deadline
+	}
+	return deadlines, nil
 }

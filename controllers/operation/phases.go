@@ -274,7 +274,7 @@ func (r *Reconciler) enter(ctx context.Context, s *scope) (ready bool, err error
 		return false, nil
 	}
 	memory.entered = true
-	r.observer.invalidate(s.key)
+	r.observer.Invalidate(s.key)
 	return true, nil
 }
 

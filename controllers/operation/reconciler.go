@@ -33,6 +33,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
@@ -74,7 +75,7 @@ type Reconciler struct {
 	Options
 
 	tasks    *Tasks
-	observer *Observer
+	observer *observe.Observer
 	wakes    chan event.GenericEvent
 
 	mu     sync.Mutex
@@ -90,6 +91,9 @@ type memory struct {
 	entered bool
 }
 
+// looks is how what a running operation waits for is looked at.
+var looks = observe.Options{Interval: 250 * time.Millisecond, Timeout: 5 * time.Second, AtOnce: 256}
+
 // New returns a Reconciler whose tasks and looks end with ctx.
 func New(ctx context.Context, options Options) *Reconciler {
 	r := &Reconciler{Options: options, wakes: make(chan event.GenericEvent, 1024), memory: map[types.NamespacedName]*memory{}}
@@ -101,9 +105,9 @@ func New(ctx context.Context, options Options) *Reconciler {
 		case <-ctx.Done():
 		}
 	}
-	r.observer = NewObserver(ctx, options.Clock, wake)
+	r.observer = observe.New(ctx, options.Clock, looks, wake)
 	r.tasks = NewTasks(ctx, options.Clock, func(key types.NamespacedName) {
-		r.observer.invalidate(key)
+		r.observer.Invalidate(key)
 		wake(key)
 	})
 	return r
@@ -171,7 +175,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.persist(ctx, op, s); err != nil {
 		return ctrl.Result{}, ignoreConflict(err)
 	}
-	r.observer.keep(s.key, s.wanted)
+	r.observer.Keep(s.key, s.wanted)
 	return ctrl.Result{RequeueAfter: s.requeue}, nil
 }
 
@@ -213,7 +217,7 @@ func (r *Reconciler) remember(key types.NamespacedName) *memory {
 
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.tasks.forget(key)
-	r.observer.keep(key, nil)
+	r.observer.Keep(key, nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.memory, key)

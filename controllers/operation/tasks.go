@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 )
 
@@ -21,12 +22,6 @@ const (
 	retryFirst = 250 * time.Millisecond
 	retryMost  = 5 * time.Second
 )
-
-// unitKey names a unit of an operation.
-type unitKey struct {
-	operation types.NamespacedName
-	unit      string
-}
 
 // call is what a task does.
 type call struct {
@@ -51,17 +46,17 @@ type Tasks struct {
 	ended func(types.NamespacedName)
 
 	mu      sync.Mutex
-	running map[unitKey]context.CancelCauseFunc
-	results map[unitKey]result
+	running map[observe.Key]context.CancelCauseFunc
+	results map[observe.Key]result
 }
 
 // NewTasks returns Tasks that end with ctx.
 func NewTasks(ctx context.Context, clk clock.Clock, ended func(types.NamespacedName)) *Tasks {
-	return &Tasks{ctx: ctx, clock: clk, ended: ended, running: map[unitKey]context.CancelCauseFunc{}, results: map[unitKey]result{}}
+	return &Tasks{ctx: ctx, clock: clk, ended: ended, running: map[observe.Key]context.CancelCauseFunc{}, results: map[observe.Key]result{}}
 }
 
 // start makes a call, unless the unit has one under way or not collected.
-func (t *Tasks) start(key unitKey, c call) {
+func (t *Tasks) start(key observe.Key, c call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, busy := t.running[key]; busy {
@@ -75,7 +70,7 @@ func (t *Tasks) start(key unitKey, c call) {
 	go t.run(ctx, key, c)
 }
 
-func (t *Tasks) run(ctx context.Context, key unitKey, c call) {
+func (t *Tasks) run(ctx context.Context, key observe.Key, c call) {
 	outcome, err := t.attempt(ctx, c)
 	if t.ctx.Err() != nil {
 		return // The process ends. The claim without outcome says so to the next one.
@@ -97,7 +92,7 @@ func (t *Tasks) run(ctx context.Context, key unitKey, c call) {
 	delete(t.running, key)
 	t.results[key] = r
 	t.mu.Unlock()
-	t.ended(key.operation)
+	t.ended(key.Object)
 }
 
 // attempt makes the call until it succeeds, fails for good or the step's deadline passes. Only calls that may be repeated are.
@@ -140,7 +135,7 @@ func isTimeout(err error) bool {
 }
 
 // busy says whether the unit has a call under way, or ended and not collected.
-func (t *Tasks) busy(key unitKey) bool {
+func (t *Tasks) busy(key observe.Key) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, running := t.running[key]
@@ -149,7 +144,7 @@ func (t *Tasks) busy(key unitKey) bool {
 }
 
 // cancel ends the call of a unit, if it has one.
-func (t *Tasks) cancel(key unitKey) {
+func (t *Tasks) cancel(key observe.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if cancel, ok := t.running[key]; ok {
@@ -163,8 +158,8 @@ func (t *Tasks) collected(operation types.NamespacedName) map[string]result {
 	defer t.mu.Unlock()
 	found := map[string]result{}
 	for key, r := range t.results {
-		if key.operation == operation {
-			found[key.unit] = r
+		if key.Object == operation {
+			found[key.Part] = r
 		}
 	}
 	return found
@@ -175,7 +170,7 @@ func (t *Tasks) drop(operation types.NamespacedName, units map[string]result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for unit := range units {
-		delete(t.results, unitKey{operation, unit})
+		delete(t.results, observe.Key{Object: operation, Part: unit})
 	}
 }
 
@@ -184,12 +179,12 @@ func (t *Tasks) forget(operation types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, cancel := range t.running {
-		if key.operation == operation {
+		if key.Object == operation {
 			cancel(errSettling)
 		}
 	}
 	for key := range t.results {
-		if key.operation == operation {
+		if key.Object == operation {
 			delete(t.results, key)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
@@ -49,7 +50,7 @@ func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 
 // awaitCall goes on with a claim that has no outcome. Either its task is under way, or a process ended in the middle of the call.
 func (r *Reconciler) awaitCall(s *scope, unit v1alpha1.UnitStatus, declared kind.Step) {
-	switch key := (unitKey{s.key, unit.Name}); {
+	switch key := (observe.Key{Object: s.key, Part: unit.Name}); {
 	case r.tasks.busy(key):
 		if s.settling && declared.Cancel {
 			r.tasks.cancel(key)
@@ -218,7 +219,7 @@ func (s *scope) fail(unit v1alpha1.UnitStatus, action kind.Action, now time.Time
 func (r *Reconciler) start(s *scope, name string) {
 	unit := kind.Unit{Status: s.unit(name), Machine: s.Machine(name)}
 	scope, executor := s.kind, s.executor
-	r.tasks.start(unitKey{s.key, name}, call{
+	r.tasks.start(observe.Key{Object: s.key, Part: name}, call{
 		step:     s.steps[unit.Status.Step],
 		classify: executor.Classify,
 		do: func(ctx context.Context) (kind.Outcome, error) {
@@ -231,7 +232,7 @@ func (r *Reconciler) start(s *scope, name string) {
 func (r *Reconciler) look(s *scope, unit kind.Unit) (kind.Observation, bool) {
 	s.wanted[unit.Status.Name] = true
 	scope, executor := s.kind, s.executor
-	seen, fresh := r.observer.want(unitKey{s.key, unit.Status.Name}, func(ctx context.Context) any {
+	seen, fresh := r.observer.Want(observe.Key{Object: s.key, Part: unit.Status.Name}, func(ctx context.Context) any {
 		return executor.Observe(ctx, scope, unit)
 	})
 	observation, _ := seen.(kind.Observation)
@@ -245,7 +246,7 @@ const wholeTarget = ""
 func (r *Reconciler) view(s *scope) (gate.View, bool) {
 	s.wanted[wholeTarget] = true
 	cluster, machines := s.kind.Cluster, s.Approved()
-	seen, fresh := r.observer.want(unitKey{s.key, wholeTarget}, func(ctx context.Context) any {
+	seen, fresh := r.observer.Want(observe.Key{Object: s.key, Part: wholeTarget}, func(ctx context.Context) any {
 		return r.Viewer.View(ctx, cluster, machines)
 	})
 	view, _ := seen.(gate.View)

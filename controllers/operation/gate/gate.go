@@ -110,31 +110,43 @@ func targetReachable(in Input) string {
 	return ""
 }
 
-// etcdHealthy asks every member, since a member that is cut off still thinks that all is well.
+// etcdHealthy asks whether etcd is well, and stays so without the chosen member.
 func etcdHealthy(in Input) string {
 	if in.Machine.Spec.Role != v1alpha1.ControlPlaneRole {
 		return ""
 	}
+	if trouble := EtcdTrouble(in.Machines, in.View.Etcd); trouble != "" {
+		return trouble
+	}
+	members := len(controlPlanes(in.Machines))
+	if quorum := members/2 + 1; members > 1 && members-1 < quorum {
+		return fmt.Sprintf("etcd has %d members and needs %d of them", members, quorum)
+	}
+	return ""
+}
+
+// EtcdTrouble says what is wrong with etcd. It asks every member, since one that is cut off still thinks that all is well.
+func EtcdTrouble(machines []*v1alpha1.TalosMachine, etcd map[string]EtcdView) string {
 	var reference *EtcdView
-	for _, machine := range controlPlanes(in.Machines) {
-		etcd, seen := in.View.Etcd[machine.Name]
+	for _, machine := range controlPlanes(machines) {
+		member, seen := etcd[machine.Name]
 		switch {
 		case !seen:
 			return fmt.Sprintf("the etcd member of %s has not been asked", machine.Name)
-		case etcd.Trouble != "":
-			return fmt.Sprintf("the etcd member of %s does not answer: %s", machine.Name, etcd.Trouble)
+		case member.Trouble != "":
+			return fmt.Sprintf("the etcd member of %s does not answer: %s", machine.Name, member.Trouble)
 		}
 		if reference == nil {
-			reference = &etcd
+			reference = &member
 		}
-		if trouble := memberTrouble(machine.Name, etcd, *reference); trouble != "" {
+		if trouble := memberTrouble(machine.Name, member, *reference); trouble != "" {
 			return trouble
 		}
 	}
 	if reference == nil {
 		return "no control plane is known"
 	}
-	return membershipTrouble(reference.Members, len(controlPlanes(in.Machines)))
+	return membershipTrouble(reference.Members, len(controlPlanes(machines)))
 }
 
 func memberTrouble(name string, etcd, reference EtcdView) string {
@@ -166,9 +178,6 @@ func membershipTrouble(members []talos.EtcdMember, controlPlanes int) string {
 	}
 	if len(members) != controlPlanes {
 		return fmt.Sprintf("etcd has %d members and the cluster %d approved control planes", len(members), controlPlanes)
-	}
-	if quorum := len(members)/2 + 1; len(members) > 1 && len(members)-1 < quorum {
-		return fmt.Sprintf("etcd has %d members and needs %d of them", len(members), quorum)
 	}
 	return ""
 }

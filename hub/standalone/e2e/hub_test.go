@@ -80,9 +80,14 @@ func launch(t testing.TB, dir string) *hub {
 	return h
 }
 
-// stop ends the hub in order.
+// stop ends the hub in order; one that has ended stays so.
 func (h *hub) stop() {
 	h.t.Helper()
+	select {
+	case <-h.ended:
+		return // Its number may belong to another process by now.
+	default:
+	}
 	h.signal(h.cmd.Process.Pid, syscall.SIGTERM)
 	h.waitEnd()
 }

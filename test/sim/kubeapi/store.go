@@ -97,7 +97,6 @@ func (s *Store) Create(r *Resource, obj Object, dryRun bool) (Object, error) {
 	}
 	obj.SetUID(newUID())
 	obj.SetCreationTimestamp(metav1.NewTime(s.clock.Now().Truncate(time.Second)))
-	obj.SetGeneration(1)
 	return s.write(change{kind: watch.Added, resource: r, now: obj}, dryRun), nil
 }
 

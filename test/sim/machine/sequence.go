@@ -240,8 +240,12 @@ func (m *Machine) startKubelet(s *sequence) bool {
 // commit drops the way back: the running system has proven itself.
 func (m *Machine) commit() {
 	m.mu.Lock()
+	_, onTrial := m.meta[upgradeKey]
 	delete(m.meta, upgradeKey)
 	delete(m.disk.meta, upgradeKey)
 	m.mu.Unlock()
-	m.notify()
+	if onTrial {
+		m.notify()
+		m.record("committed", m.State().Running.Version)
+	}
 }

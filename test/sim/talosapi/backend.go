@@ -3,12 +3,12 @@ package talosapi
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
-	"time"
 
 	"github.com/siderolabs/grpc-proxy/proxy"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 )
@@ -82,8 +82,8 @@ func outgoing(ctx context.Context) metadata.MD {
 	return md
 }
 
-// remote returns the connection to another node, which all control planes of the cluster share. It is quick to try again:
-// the delays of a simulation may be a hundredth of the real ones.
+// remote returns the connection to another node, which all control planes of the cluster share. One that has failed is made
+// anew instead of waiting out its back-off, which would outlast a fast simulation's reboot.
 func (c *Cluster) remote(target string) (*grpc.ClientConn, error) {
 	if n, ok := c.byName[target]; ok {
 		target = n.Address
@@ -91,23 +91,26 @@ func (c *Cluster) remote(target string) (*grpc.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if conn, ok := c.remotes[target]; ok {
-		return conn, nil
+		if conn.GetState() != connectivity.TransientFailure {
+			return conn, nil
+		}
+		_ = conn.Close()
 	}
-	conn, err := grpc.NewClient("passthrough:///"+net.JoinHostPort(target, Port),
+	conn, err := c.dial(target)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", target, err)
+	}
+	c.remotes[target] = conn
+	return conn, nil
+}
+
+func (c *Cluster) dial(target string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+net.JoinHostPort(target, Port),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
 			MinVersion:   tls.VersionTLS13,
 			RootCAs:      c.PKI.TalosPool(),
 			Certificates: []tls.Certificate{c.forwarder},
 		})),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(proxy.Codec())),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, MaxDelay: 200 * time.Millisecond},
-			MinConnectTimeout: 5 * time.Second,
-		}),
 	)
-	if err != nil {
-		return nil, err
-	}
-	c.remotes[target] = conn
-	return conn, nil
 }

@@ -71,6 +71,19 @@ func (c *Controller) Sync() {
 	c.syncPods()
 }
 
+// Begin does the first Sync, and starts the pods at once: a simulation begins in the middle of a cluster's life.
+func (c *Controller) Begin() {
+	c.Sync()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, pod := range c.pods() {
+		if pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "" {
+			c.cancel("start", pod.UID)
+			c.started(pod)
+		}
+	}
+}
+
 // Stop ends it.
 func (c *Controller) Stop() {
 	c.mu.Lock()

@@ -65,7 +65,9 @@ func (c *Controller) createDeployment(namespace, name string, replicas int) {
 }
 
 // create makes an object unless it is there.
-func (c *Controller) create(r *kubeapi.Resource, obj kubeapi.Object) { _, _ = c.Store.Create(r, obj, false) }
+func (c *Controller) create(r *kubeapi.Resource, obj kubeapi.Object) {
+	_, _ = c.Store.Create(r, obj, false)
+}
 
 func objectMeta(namespace, name, app string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{appLabel: app}}

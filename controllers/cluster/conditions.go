@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/gate"
+	"ichor.maesh.dev/hub/controllers/targets"
+)
+
+// warnBefore is how long before its end a client certificate is worth a word.
+const warnBefore = 30 * 24 * time.Hour
+
+// summarize derives the status of a TalosCluster. What was not observed keeps its last value, and is Unknown if it has none.
+func summarize(facts targets.Facts, seen probe, fresh bool, lockHolder string, now time.Time) {
+	cluster := facts.Cluster
+	cluster.Status.ObservedGeneration = cluster.Generation
+	cluster.Status.Initialization = &v1alpha1.TalosClusterInitialization{Provisioned: ptr.To(true)}
+	cluster.Status.LockHolder = lockHolder
+	countMachines(facts)
+	if !fresh {
+		setUnknownWhereUnset(cluster)
+		return
+	}
+	setVersions(facts, seen)
+	setCredentialsValid(cluster, seen, now)
+	setKubernetesReachable(cluster, seen)
+	setTalosReachable(cluster, seen)
+	setMachinesDiscovered(facts, seen)
+	setEtcdHealthy(facts, seen)
+	setSpecInSync(cluster)
+	setAvailable(cluster)
+}
+
+func countMachines(facts targets.Facts) {
+	var total, ready, controlPlane, pending int32
+	for i := range facts.Machines {
+		machine := &facts.Machines[i]
+		total++
+		ready += count(meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.MachineReadyCondition))
+		controlPlane += count(machine.Spec.Role == v1alpha1.ControlPlaneRole)
+		pending += count(machine.Spec.Approval != v1alpha1.Approved)
+	}
+	facts.Cluster.Status.Machines = &v1alpha1.MachineCounts{Total: &total, Ready: &ready, ControlPlane: &controlPlane, PendingApproval: &pending}
+}
+
+func count(yes bool) int32 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// conditions are all conditions of a TalosCluster, so that every one is there from the first visit.
+var conditions = []string{
+	v1alpha1.AvailableCondition, v1alpha1.CredentialsValidCondition, v1alpha1.KubernetesReachableCondition, v1alpha1.TalosReachableCondition,
+	v1alpha1.MachinesDiscoveredCondition, v1alpha1.EtcdHealthyCondition, v1alpha1.SpecInSyncCondition,
+}
+
+func setUnknownWhereUnset(cluster *v1alpha1.TalosCluster) {
+	for _, condition := range conditions {
+		if meta.FindStatusCondition(cluster.Status.Conditions, condition) == nil {
+			set(cluster, condition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "")
+		}
+	}
+}
+
+func set(cluster *v1alpha1.TalosCluster, kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: cluster.Generation,
+	})
+}
+
+// setVersions keeps the versions of machines that do not answer as they were last seen.
+func setVersions(facts targets.Facts, seen probe) {
+	status := &facts.Cluster.Status
+	var versions []string
+	for i := range facts.Machines {
+		machine := &facts.Machines[i]
+		if version := machine.Status.TalosVersion; version != "" && !slices.Contains(versions, version) {
+			versions = append(versions, version)
+		}
+		if leads(machine, seen) {
+			status.EtcdLeader = machine.Name
+		}
+	}
+	slices.Sort(versions)
+	status.TalosVersions = versions
+	if seen.kubernetesVersion != "" {
+		status.KubernetesVersion = seen.kubernetesVersion
+	}
+}
+
+func leads(machine *v1alpha1.TalosMachine, seen probe) bool {
+	etcd := seen.machines[machine.Spec.Address].etcd
+	return etcd != nil && etcd.MemberID == etcd.Leader
+}
+
+func setCredentialsValid(cluster *v1alpha1.TalosCluster, seen probe, now time.Time) {
+	status, reason, message := metav1.ConditionTrue, v1alpha1.CredentialsValidReason, ""
+	ends := seen.expires.UTC().Format(time.DateOnly)
+	switch {
+	case seen.credentials.reason != "":
+		status, reason, message = metav1.ConditionFalse, seen.credentials.reason, seen.credentials.message
+	case now.After(seen.expires):
+		status, reason, message = metav1.ConditionFalse, v1alpha1.CredentialsExpiredReason, "a client certificate ended on "+ends
+	case now.Add(warnBefore).After(seen.expires):
+		reason, message = v1alpha1.CredentialsExpiringReason, "a client certificate ends on "+ends
+	}
+	set(cluster, v1alpha1.CredentialsValidCondition, status, reason, message)
+}
+
+func setKubernetesReachable(cluster *v1alpha1.TalosCluster, seen probe) {
+	switch {
+	case seen.credentials.reason != "":
+		set(cluster, v1alpha1.KubernetesReachableCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "the credentials cannot be used")
+	case seen.kubeTrouble != "":
+		set(cluster, v1alpha1.KubernetesReachableCondition, metav1.ConditionFalse, v1alpha1.KubernetesNotReachableReason, seen.kubeTrouble)
+	default:
+		set(cluster, v1alpha1.KubernetesReachableCondition, metav1.ConditionTrue, v1alpha1.KubernetesReachableReason, "")
+	}
+}
+
+func setTalosReachable(cluster *v1alpha1.TalosCluster, seen probe) {
+	if seen.credentials.reason != "" {
+		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "the credentials cannot be used")
+		return
+	}
+	var silent []string
+	for _, machine := range inOrder(seen.machines) {
+		if machine.trouble != "" {
+			silent = append(silent, machine.address+": "+machine.trouble)
+		}
+	}
+	switch {
+	case len(silent) == len(seen.machines):
+		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionFalse, v1alpha1.TalosNotReachableReason, "no machine answers: "+seen.talosTrouble)
+	case len(silent) > 0:
+		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionFalse, v1alpha1.TalosPartlyReachableReason, strings.Join(silent, ", "))
+	default:
+		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionTrue, v1alpha1.TalosReachableReason, "")
+	}
+}
+
+func setMachinesDiscovered(facts targets.Facts, seen probe) {
+	if seen.kubeTrouble != "" || seen.talosTrouble != "" || seen.credentials.reason != "" {
+		set(facts.Cluster, v1alpha1.MachinesDiscoveredCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "the target does not answer")
+		return
+	}
+	if message := unmatched(facts.Machines, seen); message != "" {
+		set(facts.Cluster, v1alpha1.MachinesDiscoveredCondition, metav1.ConditionFalse, v1alpha1.MachinesUnmatchedReason, message)
+		return
+	}
+	set(facts.Cluster, v1alpha1.MachinesDiscoveredCondition, metav1.ConditionTrue, v1alpha1.MachinesDiscoveredReason, "")
+}
+
+func setEtcdHealthy(facts targets.Facts, seen probe) {
+	if seen.credentials.reason != "" {
+		set(facts.Cluster, v1alpha1.EtcdHealthyCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "the credentials cannot be used")
+		return
+	}
+	if trouble := gate.EtcdTrouble(facts.Approved(), etcdViews(facts, seen)); trouble != "" {
+		set(facts.Cluster, v1alpha1.EtcdHealthyCondition, metav1.ConditionFalse, v1alpha1.EtcdNotHealthyReason, trouble)
+		return
+	}
+	set(facts.Cluster, v1alpha1.EtcdHealthyCondition, metav1.ConditionTrue, v1alpha1.EtcdHealthyReason, "")
+}
+
+func etcdViews(facts targets.Facts, seen probe) map[string]gate.EtcdView {
+	views := map[string]gate.EtcdView{}
+	for i := range facts.Machines {
+		machine, ok := seen.machines[facts.Machines[i].Spec.Address]
+		switch {
+		case !ok:
+		case machine.etcd != nil:
+			views[facts.Machines[i].Name] = gate.EtcdView{Etcd: *machine.etcd}
+		default:
+			views[facts.Machines[i].Name] = gate.EtcdView{Trouble: machine.trouble + machine.etcdTrouble}
+		}
+	}
+	return views
+}
+
+func setSpecInSync(cluster *v1alpha1.TalosCluster) {
+	desired, running := cluster.Spec.TalosVersion, cluster.Status.TalosVersions
+	switch {
+	case desired == "":
+		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionTrue, v1alpha1.SpecNotDeclaredReason, "")
+	case len(running) == 1 && running[0] == desired:
+		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionTrue, v1alpha1.SpecInSyncReason, "")
+	default:
+		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionFalse, v1alpha1.SpecOutOfSyncReason, fmt.Sprintf(
+			"the machines run Talos %s and the spec asks for %s; bring them there with: ichor upgrade talos %[2]s --cluster %s",
+			strings.Join(running, ", "), desired, cluster.Name))
+	}
+}
+
+// setAvailable needs what the hub needs to work: credentials, both APIs, known machines. A machine that reboots is no reason to call
+// the whole target unavailable.
+func setAvailable(cluster *v1alpha1.TalosCluster) {
+	for _, needed := range []string{v1alpha1.CredentialsValidCondition, v1alpha1.KubernetesReachableCondition, v1alpha1.TalosReachableCondition} {
+		condition := meta.FindStatusCondition(cluster.Status.Conditions, needed)
+		if condition.Status != metav1.ConditionTrue && condition.Reason != v1alpha1.TalosPartlyReachableReason {
+			set(cluster, v1alpha1.AvailableCondition, metav1.ConditionFalse, v1alpha1.NotAvailableReason, needed+": "+condition.Message)
+			return
+		}
+	}
+	if cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] == "" {
+		discovered := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.MachinesDiscoveredCondition)
+		set(cluster, v1alpha1.AvailableCondition, metav1.ConditionFalse, v1alpha1.NotAvailableReason, "initial discovery: "+discovered.Message)
+		return
+	}
+	set(cluster, v1alpha1.AvailableCondition, metav1.ConditionTrue, v1alpha1.AvailableReason, "")
+}

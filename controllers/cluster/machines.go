@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/providers/kube"
+	"ichor.maesh.dev/hub/providers/talos"
+)
+
+// uuidCharacters are how many characters of a UUID tell machines of the same name apart.
+const uuidCharacters = 5
+
+// discover makes a TalosMachine of every machine that was found and answers. Those that are recorded are matched by UUID.
+func (r *Reconciler) discover(ctx context.Context, facts *targets.Facts, seen probe) error {
+	for _, machine := range inOrder(seen.machines) {
+		if machine.trouble != "" || machine.facts.UUID == "" || byUUID(facts.Machines, machine.facts.UUID) != nil {
+			continue
+		}
+		if atAddress(facts.Machines, machine.address) != nil {
+			continue // Another machine answers at a recorded address: that is for a person to sort out.
+		}
+		made := newMachine(*facts, machine)
+		if err := r.Client.Create(ctx, made); err != nil {
+			return fmt.Errorf("creating TalosMachine %s: %w", client.ObjectKeyFromObject(made), err)
+		}
+		facts.Machines = append(facts.Machines, *made)
+	}
+	return nil
+}
+
+func inOrder(machines map[string]found) []found {
+	list := make([]found, 0, len(machines))
+	for _, machine := range machines {
+		list = append(list, machine)
+	}
+	slices.SortFunc(list, func(a, b found) int { return strings.Compare(a.address, b.address) })
+	return list
+}
+
+func newMachine(facts targets.Facts, machine found) *v1alpha1.TalosMachine {
+	approval := v1alpha1.Approved
+	if facts.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] != "" {
+		approval = v1alpha1.ApprovalPending
+	}
+	return &v1alpha1.TalosMachine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       facts.Cluster.Namespace,
+			Name:            machineName(facts, machine.facts),
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: facts.Cluster.Name},
+			OwnerReferences: []metav1.OwnerReference{facts.Owner()},
+		},
+		Spec: v1alpha1.TalosMachineSpec{
+			ClusterName: facts.Cluster.Name, Role: machine.role, Address: machine.address, UUID: machine.facts.UUID, Approval: approval,
+		},
+	}
+}
+
+// machineName is <cluster>-<node name>, lower case and with dashes for dots, and some of the UUID if that name is taken.
+func machineName(facts targets.Facts, machine talos.Machine) string {
+	name := facts.Cluster.Name + "-" + strings.ReplaceAll(strings.ToLower(machine.NodeName), ".", "-")
+	if facts.Machine(name) != nil {
+		name += "-" + strings.ToLower(machine.UUID[:min(uuidCharacters, len(machine.UUID))])
+	}
+	return name
+}
+
+func byUUID(machines []v1alpha1.TalosMachine, uuid string) *v1alpha1.TalosMachine {
+	for i := range machines {
+		if machines[i].Spec.UUID == uuid {
+			return &machines[i]
+		}
+	}
+	return nil
+}
+
+func atAddress(machines []v1alpha1.TalosMachine, address string) *v1alpha1.TalosMachine {
+	for i := range machines {
+		if machines[i].Spec.Address == address {
+			return &machines[i]
+		}
+	}
+	return nil
+}
+
+// record writes what was seen of each machine into its status, where that changed.
+func (r *Reconciler) record(ctx context.Context, facts *targets.Facts, seen probe) error {
+	for i := range facts.Machines {
+		machine := &facts.Machines[i]
+		before := machine.DeepCopy()
+		describe(machine, seen)
+		if apiequality.Semantic.DeepEqual(before.Status, machine.Status) {
+			continue
+		}
+		if err := r.Client.Status().Patch(ctx, machine, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("writing status of TalosMachine %s: %w", client.ObjectKeyFromObject(machine), err)
+		}
+	}
+	return nil
+}
+
+func describe(machine *v1alpha1.TalosMachine, seen probe) {
+	machine.Status.ObservedGeneration = machine.Generation
+	now, asked := seen.machines[machine.Spec.Address]
+	switch {
+	case !asked || now.trouble != "":
+		setMachine(machine, v1alpha1.MachineReadyCondition, metav1.ConditionUnknown, v1alpha1.MachineNotReachableReason, now.trouble)
+		if meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.IdentityConfirmedCondition) == nil {
+			setMachine(machine, v1alpha1.IdentityConfirmedCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "")
+		}
+	case now.facts.UUID != machine.Spec.UUID:
+		message := fmt.Sprintf("a machine with UUID %q answers at %s", now.facts.UUID, machine.Spec.Address)
+		setMachine(machine, v1alpha1.IdentityConfirmedCondition, metav1.ConditionFalse, v1alpha1.IdentityMismatchReason, message)
+		setMachine(machine, v1alpha1.MachineReadyCondition, metav1.ConditionUnknown, v1alpha1.MachineNotReachableReason, message)
+	default:
+		setMachine(machine, v1alpha1.IdentityConfirmedCondition, metav1.ConditionTrue, v1alpha1.IdentityConfirmedReason, "")
+		describeAnswering(machine, now, nodeNamed(seen.nodes, now.facts.NodeName), seen.kubeTrouble)
+	}
+}
+
+func describeAnswering(machine *v1alpha1.TalosMachine, now found, node *kube.Node, kubeTrouble string) {
+	status := &machine.Status
+	status.NodeName, status.TalosVersion, status.BootID = now.facts.NodeName, now.facts.Version, now.facts.BootID
+	status.SchematicID, status.Platform = now.facts.SchematicID, now.facts.Platform
+	status.SecureBoot = v1alpha1.SecureBootDisabled
+	if now.facts.SecureBoot {
+		status.SecureBoot = v1alpha1.SecureBootEnabled
+	}
+	if now.etcd != nil {
+		status.EtcdMemberID = fmt.Sprintf("%x", now.etcd.MemberID)
+	}
+	if node != nil {
+		status.KubeletVersion = node.KubeletVersion
+	}
+	if missing := notReady(now, node, kubeTrouble); missing != "" {
+		setMachine(machine, v1alpha1.MachineReadyCondition, metav1.ConditionFalse, v1alpha1.MachineNotReadyReason, missing)
+		return
+	}
+	setMachine(machine, v1alpha1.MachineReadyCondition, metav1.ConditionTrue, v1alpha1.MachineReadyReason, "")
+}
+
+func notReady(now found, node *kube.Node, kubeTrouble string) string {
+	switch {
+	case now.facts.Stage != talos.StageRunning:
+		return fmt.Sprintf("the machine is in stage %q", now.facts.Stage)
+	case !now.facts.Ready:
+		return "not ready: " + strings.Join(now.facts.Unmet, ", ")
+	case kubeTrouble != "":
+		return "the Kubernetes API cannot be read: " + kubeTrouble
+	case node == nil:
+		return fmt.Sprintf("there is no Node %q", now.facts.NodeName)
+	case !node.Ready:
+		return "the Node is not Ready"
+	case now.role == v1alpha1.ControlPlaneRole && now.etcd == nil:
+		return "etcd does not answer: " + now.etcdTrouble
+	case now.etcd != nil && now.etcd.Learner:
+		return "the etcd member is a learner"
+	}
+	return ""
+}
+
+func nodeNamed(nodes []kube.Node, name string) *kube.Node {
+	for i := range nodes {
+		if strings.EqualFold(nodes[i].Name, name) {
+			return &nodes[i]
+		}
+	}
+	return nil
+}
+
+func setMachine(machine *v1alpha1.TalosMachine, kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&machine.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: machine.Generation,
+	})
+}
+
+// unmatched says which Node or etcd member has no machine. Nothing means that all have one.
+func unmatched(machines []v1alpha1.TalosMachine, seen probe) string {
+	for _, node := range seen.nodes {
+		if !slices.ContainsFunc(machines, func(m v1alpha1.TalosMachine) bool { return strings.EqualFold(m.Status.NodeName, node.Name) }) {
+			return fmt.Sprintf("Node %q has no machine", node.Name)
+		}
+	}
+	for _, machine := range inOrder(seen.machines) {
+		switch {
+		case machine.trouble != "":
+			return fmt.Sprintf("the machine at %s does not answer: %s", machine.address, machine.trouble)
+		case machine.etcd == nil:
+			continue
+		}
+		for _, member := range machine.etcd.Members {
+			id := fmt.Sprintf("%x", member.ID)
+			if !slices.ContainsFunc(machines, func(m v1alpha1.TalosMachine) bool { return m.Status.EtcdMemberID == id }) {
+				return fmt.Sprintf("etcd member %q (%s) has no machine", member.Hostname, id)
+			}
+		}
+	}
+	return ""
+}

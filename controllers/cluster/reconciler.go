@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster keeps the status of TalosClusters, and finds their machines.
+//
+// It changes nothing on a target. A probe looks at each target outside of reconciles; a reconcile writes down what differs.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/observe"
+	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/providers/credentials"
+	"ichor.maesh.dev/hub/providers/kube"
+	"ichor.maesh.dev/hub/providers/talos"
+)
+
+// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosclusters,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosclusters/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosmachines,verbs=get;list;watch;create;update;patch
+// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosmachines/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+
+// Probes says how often targets are probed.
+var Probes = observe.Options{Interval: 10 * time.Second, Timeout: 15 * time.Second, AtOnce: 128}
+
+// Forgetter lets go of what it keeps about a target.
+type Forgetter interface {
+	Forget(key types.NamespacedName)
+}
+
+// Options are what a Reconciler needs.
+type Options struct {
+	Client      client.Client
+	Credentials *credentials.Store
+	Talos       talos.Provider
+	Kube        kube.Provider
+	Clock       clock.Clock
+
+	// Forgetters are told when a target is not managed any more.
+	Forgetters []Forgetter
+
+	// Probes says how often targets are probed.
+	Probes observe.Options
+}
+
+// Reconciler keeps TalosClusters.
+type Reconciler struct {
+	Options
+
+	prober   prober
+	observer *observe.Observer
+	wakes    chan event.GenericEvent
+}
+
+// New returns a Reconciler whose probes end with ctx.
+func New(ctx context.Context, options Options) *Reconciler {
+	r := &Reconciler{
+		Options: options,
+		prober:  prober{credentials: options.Credentials, talos: options.Talos, kube: options.Kube},
+		wakes:   make(chan event.GenericEvent, 1024),
+	}
+	r.observer = observe.New(ctx, options.Clock, options.Probes, func(key types.NamespacedName) {
+		cluster := &v1alpha1.TalosCluster{}
+		cluster.Namespace, cluster.Name = key.Namespace, key.Name
+		select {
+		case r.wakes <- event.GenericEvent{Object: cluster}:
+		case <-ctx.Done():
+		}
+	})
+	return r
+}
+
+// SetupWithManager registers the reconciler and what wakes it.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
+	ofCluster := handler.EnqueueRequestsFromMapFunc(clusterOf)
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&v1alpha1.TalosCluster{}).
+		Watches(&v1alpha1.TalosMachine{}, ofCluster).
+		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(r.lookAgain)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.lookAgain)).
+		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{}).
+		WatchesRawSource(source.Channel(r.wakes, &handler.EnqueueRequestForObject{})).
+		WithOptions(options).
+		Complete(r)
+}
+
+// clusterOf is the cluster that an object is labelled with.
+func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
+	name := object.GetLabels()[clusterv1.ClusterNameLabel]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+}
+
+// lookAgain is clusterOf for what makes the last probe old: other credentials, or work that began or ended.
+func (r *Reconciler) lookAgain(ctx context.Context, object client.Object) []reconcile.Request {
+	requests := clusterOf(ctx, object)
+	for _, request := range requests {
+		r.observer.Invalidate(request.NamespacedName)
+	}
+	return requests
+}
+
+// Reconcile writes down what the last probe of a target tells.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	facts, err := targets.Load(ctx, r.Client, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if facts.Cluster == nil || !facts.Cluster.DeletionTimestamp.IsZero() {
+		r.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	before := facts.Cluster.DeepCopy()
+	seen, fresh := r.look(req.NamespacedName, facts)
+	if fresh {
+		if err := r.discoverAndRecord(ctx, &facts, seen); err != nil {
+			return ctrl.Result{}, ignoreRaces(err)
+		}
+	}
+	holder, err := r.lockHolder(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	summarize(facts, seen, fresh, holder, r.Clock.Now())
+	if apiequality.Semantic.DeepEqual(before.Status, facts.Cluster.Status) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.Client.Status().Patch(ctx, facts.Cluster, client.MergeFrom(before)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("writing status of TalosCluster %s: %w", req.NamespacedName, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// ignoreRaces drops what the next event settles: the cache had not seen our own last write yet.
+func ignoreRaces(err error) error {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.observer.Keep(key, nil)
+	for _, forgetter := range r.Forgetters {
+		forgetter.Forget(key)
+	}
+}
+
+func (r *Reconciler) look(key types.NamespacedName, facts targets.Facts) (probe, bool) {
+	seen, fresh := r.observer.Want(observe.Key{Object: key}, func(ctx context.Context) any {
+		return r.prober.probe(ctx, facts)
+	})
+	observed, _ := seen.(probe)
+	return observed, fresh
+}
+
+func (r *Reconciler) discoverAndRecord(ctx context.Context, facts *targets.Facts, seen probe) error {
+	if err := r.discover(ctx, facts, seen); err != nil {
+		return err
+	}
+	if err := r.record(ctx, facts, seen); err != nil {
+		return err
+	}
+	return r.endInitialApproval(ctx, facts, seen)
+}
+
+// endInitialApproval records that one discovery has matched everything. Machines that appear later wait for a person.
+func (r *Reconciler) endInitialApproval(ctx context.Context, facts *targets.Facts, seen probe) error {
+	if facts.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] != "" || !complete(facts.Machines, seen) {
+		return nil
+	}
+	patched := facts.Cluster.DeepCopy()
+	if patched.Annotations == nil {
+		patched.Annotations = map[string]string{}
+	}
+	patched.Annotations[v1alpha1.MembersApprovedAtAnnotation] = r.Clock.Now().UTC().Format(time.RFC3339)
+	if err := r.Client.Patch(ctx, patched, client.MergeFrom(facts.Cluster)); err != nil {
+		return fmt.Errorf("recording the end of initial approval on TalosCluster %s: %w", client.ObjectKeyFromObject(patched), err)
+	}
+	facts.Cluster.ObjectMeta = patched.ObjectMeta
+	return nil
+}
+
+// complete says whether a probe saw a whole cluster, and every part of it has a machine.
+func complete(machines []v1alpha1.TalosMachine, seen probe) bool {
+	return seen.credentials.reason == "" && seen.kubeTrouble == "" && seen.talosTrouble == "" && len(seen.nodes) > 0 &&
+		hasEtcd(seen) && unmatched(machines, seen) == ""
+}
+
+func hasEtcd(seen probe) bool {
+	members := false
+	for _, machine := range seen.machines {
+		if machine.role == v1alpha1.ControlPlaneRole && machine.etcd == nil {
+			return false
+		}
+		members = members || machine.etcd != nil
+	}
+	return members
+}
+
+func (r *Reconciler) lockHolder(ctx context.Context, key types.NamespacedName) (string, error) {
+	lease := &coordinationv1.Lease{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: lock.LeaseName(key.Name)}, lease)
+	if err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	return lock.HolderOf(lease).Identity, nil
+}

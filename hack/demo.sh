@@ -1,0 +1,187 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
+# Runs a standalone hub and a simulated fleet, imports the fleet into the hub, and says how to go on.
+#
+#   demo.sh start [--clusters N] [--speed S] [--dir D] [--detach]
+#   demo.sh stop [--dir D]
+#
+# It builds nothing (`make demo` does) and keeps everything in one directory, which goes when the demo stops.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+bin=${ICHOR_DEMO_BIN:-$root/bin}
+dir=$root/.demo
+clusters=3
+speed=1
+detach=false
+
+start_seconds=60
+available_seconds=120
+
+fail() {
+	echo "demo: $*" >&2
+	exit 1
+}
+
+parse() {
+	while (($# > 0)); do
+		case $1 in
+		--clusters | --speed | --dir)
+			(($# > 1)) || fail "$1 needs a value"
+			printf -v "${1#--}" '%s' "$2"
+			shift 2
+			;;
+		--detach)
+			detach=true
+			shift
+			;;
+		*) fail "unknown argument $1" ;;
+		esac
+	done
+	[[ $clusters =~ ^[1-9][0-9]*$ ]] || fail "--clusters: $clusters is not a positive number"
+	dir=$(realpath --canonicalize-missing "$dir")
+}
+
+# launch NAME COMMAND... starts a process in a session of its own, so that Ctrl-C reaches this script alone, which
+# stops the processes in order.
+launch() {
+	local name=$1
+	shift
+	setsid "$@" >"$dir/$name.log" 2>&1 </dev/null &
+	echo $! >"$dir/$name.pid"
+}
+
+# alive NAME tells whether a process of this demo runs.
+alive() {
+	[[ -f $dir/$1.pid ]] && kill -0 "$(<"$dir/$1.pid")" 2>/dev/null
+}
+
+# await SECONDS NAME CONDITION... waits for a condition, but not for a process that has died.
+await() {
+	local deadline=$((SECONDS + $1)) name=$2
+	shift 2
+	until "$@"; do
+		alive "$name" || fail "$name ended: $(tail -n 3 "$dir/$name.log")"
+		((SECONDS < deadline)) || fail "$name takes too long, see $dir/$name.log"
+		sleep 0.2
+	done
+}
+
+hub_ready() { grep -q '^Ready' "$dir/hub.log"; }
+
+fleet_ready() { grep -q "^ready" "$dir/sim.log"; }
+
+# fleet lists the simulated clusters; each has a directory with the credentials.
+fleet() {
+	find "$dir/fleet" -mindepth 2 -maxdepth 2 -name talosconfig -printf '%h\n' 2>/dev/null | xargs -r -n 1 basename | sort -V
+}
+
+all_available() {
+	[[ $("$bin/ichor" cluster list 2>/dev/null | awk '
+		NR == 1 { for (i = 1; i <= NF; i++) if ($i == "AVAILABLE") column = i; next }
+		column && $column == "True" { available++ }
+		END { print available + 0 }') -eq $clusters ]]
+}
+
+import_fleet() {
+	local cluster
+	for cluster in $(fleet); do
+		"$bin/ichor" cluster import "$cluster" \
+			--from-talosconfig "$dir/fleet/$cluster/talosconfig" --from-kubeconfig "$dir/fleet/$cluster/kubeconfig"
+	done
+}
+
+start() {
+	[[ $(uname -s) == Linux ]] || fail "the simulated fleet needs Linux: every node has an address of its own in 127.0.0.0/8"
+	local name
+	for name in ichor ichor-hub ichor-sim; do
+		[[ -x $bin/$name ]] || fail "$bin/$name is missing: run 'make build'"
+	done
+	if alive hub || alive sim; then
+		fail "a demo runs in $dir already: run 'make demo-stop' first"
+	fi
+	rm -rf "$dir"
+	mkdir -m 0700 -p "$dir"
+	trap stop EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+
+	echo "Starting a hub and $clusters simulated clusters in $dir"
+	launch sim "$bin/ichor-sim" serve --dir "$dir/fleet" --clusters "$clusters" --speed "$speed"
+	launch hub "$bin/ichor-hub" serve --standalone --data-dir "$dir/hub"
+	await "$start_seconds" hub hub_ready
+	ln -s hub/kubeconfig "$dir/kubeconfig"
+	export KUBECONFIG=$dir/kubeconfig
+	await "$start_seconds" sim fleet_ready
+	import_fleet
+	await "$available_seconds" hub all_available
+	explain
+
+	if $detach; then
+		trap - EXIT
+		echo "It runs until: make demo-stop DEMO_ARGS='--dir $dir'"
+		return
+	fi
+	echo "Ctrl-C stops it."
+	wait -n # One of the two has ended, which neither should.
+	fail "a process of the demo ended: $(tail -n 3 "$dir/hub.log" "$dir/sim.log")"
+}
+
+explain() {
+	local first
+	first=$(fleet | head -n 1)
+	cat <<-END
+
+		Every cluster is available. In another terminal:
+
+		  export PATH=$bin:\$PATH KUBECONFIG=$dir/kubeconfig
+
+		  ichor cluster list
+		  ichor upgrade talos --cluster $first v1.13.7 --follow
+		  ichor operation list
+
+	END
+}
+
+# stop stops what runs, the hub first, and removes the directory.
+stop() {
+	local name
+	for name in hub sim; do
+		if alive "$name"; then
+			end "$name"
+		fi
+	done
+	rm -rf "$dir"
+}
+
+end() {
+	local pid
+	pid=$(<"$dir/$1.pid")
+	kill -TERM "$pid" 2>/dev/null || return 0
+	for _ in $(seq 150); do
+		running "$pid" || return 0
+		sleep 0.1
+	done
+	kill -KILL "$pid" 2>/dev/null || true
+}
+
+# running tells whether a process runs; one that waits for its parent to notice its end does not.
+running() {
+	local state
+	state=$(ps -o stat= -p "$1" 2>/dev/null) && [[ $state != Z* ]]
+}
+
+command=${1:-}
+shift || true
+case $command in
+start)
+	parse "$@"
+	start
+	;;
+stop)
+	parse "$@"
+	stop
+	;;
+*) fail "usage: demo.sh start [--clusters N] [--speed S] [--dir D] [--detach] | stop [--dir D]" ;;
+esac

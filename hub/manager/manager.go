@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manager runs the hub's controllers on a management API.
+package manager
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/cluster"
+	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/observe"
+	"ichor.maesh.dev/hub/controllers/operation"
+	"ichor.maesh.dev/hub/controllers/operation/gate"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/kind/node"
+	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
+	"ichor.maesh.dev/hub/hub/scheme"
+	"ichor.maesh.dev/hub/providers/credentials"
+	"ichor.maesh.dev/hub/providers/kube"
+	"ichor.maesh.dev/hub/providers/talos"
+)
+
+const (
+	// workers is how many objects each controller reconciles at once. A reconcile never waits for a target.
+	workers = 50
+
+	// managementQPS and managementBurst bound the requests to the management API.
+	managementQPS   = 100
+	managementBurst = 200
+
+	// shutdownTimeout bounds the end of a hub: reconciles are short, and tasks may end anywhere.
+	shutdownTimeout = 10 * time.Second
+)
+
+// DefaultImageFactory is where machines pull installers from, unless the hub is told otherwise.
+const DefaultImageFactory = "factory.talos.dev"
+
+// Options are what a manager needs to know beyond how to reach the management API.
+type Options struct {
+	// MetricsBindAddress and HealthBindAddress are addresses to listen on; "0" listens on none.
+	MetricsBindAddress string
+	HealthBindAddress  string
+
+	// LeaderElection makes replicas elect the one that reconciles. In standalone mode the lock of the data directory does.
+	LeaderElection bool
+
+	// LeaderElectionNamespace is where the election's Lease is; empty means the hub's own namespace.
+	LeaderElectionNamespace string
+
+	// ImageFactory is the host, and path if any, of the Image Factory that machines pull installers from.
+	ImageFactory string
+
+	// Deadlines replace the deadlines of steps.
+	Deadlines map[v1alpha1.OperationStep]time.Duration
+
+	// Probes say how often targets are probed; zero takes the default.
+	Probes observe.Options
+}
+
+// Run runs the controllers until ctx ends. Losing the leadership is an error: the process must end with it.
+func Run(ctx context.Context, config *rest.Config, o Options) error {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = managementQPS, managementBurst
+	config.UserAgent = "ichor-hub"
+	mgr, err := newManager(config, o)
+	if err != nil {
+		return err
+	}
+	if err := setUp(ctx, mgr, o); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the controllers: %w", err)
+	}
+	return nil
+}
+
+func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
+	s := scheme.New()
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        s,
+		Cache:                         cacheOptions(),
+		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
+		HealthProbeBindAddress:        o.HealthBindAddress,
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionID:              "ichor-hub",
+		LeaderElectionNamespace:       o.LeaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the controllers: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("adding the health check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("adding the readiness check: %w", err)
+	}
+	return mgr, nil
+}
+
+// cacheOptions keep out of memory what the hub does not need: Secrets and Leases of no cluster, and who managed which field.
+func cacheOptions() cache.Options {
+	ofClusters, err := labels.Parse(clusterv1.ClusterNameLabel)
+	utilruntime.Must(err) // The label is a constant.
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}:        {Label: ofClusters},
+			&coordinationv1.Lease{}: {Label: ofClusters},
+		},
+	}
+}
+
+func setUp(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	store := &credentials.Store{Reader: mgr.GetClient()}
+	talosPool, kubePool := talos.NewPool(store), kube.NewPool(store)
+	options := controller.Options{MaxConcurrentReconciles: workers}
+
+	clusters := cluster.New(ctx, cluster.Options{
+		Client: mgr.GetClient(), Credentials: store, Talos: talosPool, Kube: kubePool, Clock: clock.RealClock{},
+		Forgetters: []cluster.Forgetter{talosPool, kubePool}, Probes: orDefault(o.Probes),
+	})
+	if err := clusters.SetupWithManager(mgr, options); err != nil {
+		return fmt.Errorf("setting up the controller of TalosClusters: %w", err)
+	}
+
+	operations := operation.New(ctx, operation.Options{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
+		Locks: &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}},
+		Executors: map[v1alpha1.OperationKind]kind.Executor{
+			v1alpha1.TalosKind: talosupgrade.New(talosPool, kubePool, o.ImageFactory),
+			v1alpha1.NodeKind:  node.New(talosPool, kubePool),
+		},
+		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Clock: clock.RealClock{},
+		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines,
+	})
+	if err := operations.SetupWithManager(ctx, mgr, options); err != nil {
+		return fmt.Errorf("setting up the controller of TalosOperations: %w", err)
+	}
+	return nil
+}
+
+func orDefault(o observe.Options) observe.Options {
+	if o == (observe.Options{}) {
+		return cluster.Probes
+	}
+	return o
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/providers/credentials"
+)
+
+// defaultHTTPSPort is where an API server is if its URL does not say.
+const defaultHTTPSPort = 443
+
+// Import is a target that somebody brings.
+type Import struct {
+	Name, Namespace string
+
+	// Kubeconfig and Talosconfig are the contents of the files.
+	Kubeconfig, Talosconfig []byte
+
+	// TalosContext is the context of the talosconfig; empty means the one named like the cluster, else the only one.
+	TalosContext string
+}
+
+// Import makes the hub manage a target: two Secrets, a Cluster and a TalosCluster. It writes nothing unless both files are usable, and
+// doing it again brings new credentials or finishes what an earlier attempt left.
+func (s *Service) Import(ctx context.Context, in Import) (*v1alpha1.TalosCluster, error) {
+	if problems := validation.IsDNS1123Label(in.Name); len(problems) > 0 {
+		return nil, fmt.Errorf("name %q: %s", in.Name, problems[0])
+	}
+	kubeconfig, err := credentials.ParseKubeconfig(in.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	talosconfig, err := credentials.ParseTalosconfig(in.Talosconfig, in.TalosContext, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.refuseExpired("kubeconfig", kubeconfig.Expires); err != nil {
+		return nil, err
+	}
+	if err := s.refuseExpired("talosconfig", talosconfig.Expires); err != nil {
+		return nil, err
+	}
+	endpoint, err := endpointOf(kubeconfig.Config.Host)
+	if err != nil {
+		return nil, err
+	}
+	return s.write(ctx, in, endpoint)
+}
+
+func (s *Service) refuseExpired(file string, expires time.Time) error {
+	if !expires.IsZero() && s.Now().After(expires) {
+		return fmt.Errorf("%s is %w: its client certificate ended on %s", file, credentials.ErrInvalid, expires.UTC().Format(time.DateOnly))
+	}
+	return nil
+}
+
+func endpointOf(server string) (v1alpha1.APIEndpoint, error) {
+	parsed, err := url.Parse(server)
+	if err != nil {
+		return v1alpha1.APIEndpoint{}, fmt.Errorf("server %q of the kubeconfig: %w", server, err)
+	}
+	port := defaultHTTPSPort
+	if parsed.Port() != "" {
+		if port, err = strconv.Atoi(parsed.Port()); err != nil {
+			return v1alpha1.APIEndpoint{}, fmt.Errorf("port of server %q of the kubeconfig: %w", server, err)
+		}
+	}
+	return v1alpha1.APIEndpoint{Host: parsed.Hostname(), Port: int32(port)}, nil //nolint:gosec // A URL's port has at most 16 bits.
+}
+
+// write makes the Cluster first, since the others belong to it, and the TalosCluster last, since the hub starts with it.
+func (s *Service) write(ctx context.Context, in Import, endpoint v1alpha1.APIEndpoint) (*v1alpha1.TalosCluster, error) {
+	cluster, err := s.ensureCluster(ctx, in, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	owner := metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID}
+	talosCluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
+	for _, secret := range []struct {
+		name, key string
+		kind      corev1.SecretType
+		data      []byte
+	}{
+		{talosCluster.KubeconfigSecretName(), credentials.KubeconfigKey, clusterv1.ClusterSecretType, in.Kubeconfig},
+		{talosCluster.TalosconfigSecretName(), credentials.TalosconfigKey, corev1.SecretTypeOpaque, in.Talosconfig},
+	} {
+		object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: secret.name}}
+		_, err := controllerutil.CreateOrPatch(ctx, s.Client, object, func() error {
+			belong(object, in.Name, owner)
+			object.Type = secret.kind
+			object.Data = map[string][]byte{secret.key: secret.data}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("writing Secret %s/%s: %w", in.Namespace, secret.name, err)
+		}
+	}
+	_, err = controllerutil.CreateOrPatch(ctx, s.Client, talosCluster, func() error {
+		belong(talosCluster, in.Name, owner)
+		if talosCluster.Annotations[v1alpha1.OwnerIDAnnotation] == "" {
+			metav1.SetMetaDataAnnotation(&talosCluster.ObjectMeta, v1alpha1.OwnerIDAnnotation, uuid.NewString())
+		}
+		talosCluster.Spec.ControlPlaneEndpoint = &endpoint
+		if in.TalosContext != "" {
+			talosCluster.Spec.Access = &v1alpha1.AccessSpec{TalosconfigContext: in.TalosContext}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("writing TalosCluster %s/%s: %w", in.Namespace, in.Name, err)
+	}
+	return talosCluster, nil
+}
+
+// ensureCluster makes the Cluster, or takes the one that an earlier import made. A Cluster of somebody else is left alone.
+func (s *Service) ensureCluster(ctx context.Context, in Import, endpoint v1alpha1.APIEndpoint) (*clusterv1.Cluster, error) {
+	cluster := &clusterv1.Cluster{}
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: in.Name}, cluster)
+	switch {
+	case err == nil && cluster.Spec.InfrastructureRef.Kind != "TalosCluster":
+		return nil, fmt.Errorf("Cluster %s/%s exists and belongs to infrastructure %q: choose another name", in.Namespace, in.Name, cluster.Spec.InfrastructureRef.Kind)
+	case err == nil:
+		return cluster, nil
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("reading Cluster %s/%s: %w", in.Namespace, in.Name, err)
+	}
+	cluster.Namespace, cluster.Name = in.Namespace, in.Name
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: v1alpha1.GroupVersion.Group, Kind: "TalosCluster", Name: in.Name,
+	}
+	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint.Host, Port: endpoint.Port}
+	if err := s.Client.Create(ctx, cluster); err != nil {
+		return nil, fmt.Errorf("creating Cluster %s/%s: %w", in.Namespace, in.Name, err)
+	}
+	return cluster, nil
+}
+
+// belong marks an object as one of a cluster.
+func belong(object client.Object, cluster string, owner metav1.OwnerReference) {
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[clusterv1.ClusterNameLabel] = cluster
+	object.SetLabels(labels)
+	object.SetOwnerReferences([]metav1.OwnerReference{owner})
+}

@@ -1,0 +1,287 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+
+	"ichor.maesh.dev/hub/test/sim/etcd"
+	"ichor.maesh.dev/hub/test/sim/kubeapi"
+	"ichor.maesh.dev/hub/test/sim/machine"
+	"ichor.maesh.dev/hub/test/sim/pki"
+	"ichor.maesh.dev/hub/test/sim/talosapi"
+	"ichor.maesh.dev/hub/test/sim/workload"
+)
+
+// Cluster is one simulated cluster.
+type Cluster struct {
+	sim   *Simulator
+	spec  ClusterSpec
+	index int
+	dir   string
+	nodes []*Node
+
+	// Set by startCluster, in this order.
+	pki         *pki.PKI
+	kubeconfig  []byte
+	talosconfig []byte
+	etcd        *etcd.Cluster
+	store       *kubeapi.Store
+	workload    *workload.Controller
+	talos       *talosapi.Cluster
+	front       *front
+
+	mu         sync.Mutex
+	lastLeader string // The leader that the journal was told last.
+}
+
+func startCluster(s *Simulator, spec ClusterSpec, index int) (*Cluster, error) {
+	c := &Cluster{sim: s, spec: spec, index: index, dir: filepath.Join(s.options.Dir, spec.Name)}
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return nil, err
+	}
+	steps := []func() error{
+		c.loadCredentials,
+		c.makeMachines,
+		c.makeKubernetes,
+		c.makeTalos,
+		c.serve,
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, c.stop())
+		}
+	}
+	return c, nil
+}
+
+func (c *Cluster) loadCredentials() error {
+	var err error
+	if c.pki, err = pki.Load(c.dir, c.spec.TalosVersion); err != nil {
+		return err
+	}
+	if c.kubeconfig, err = c.pki.Kubeconfig(c.spec.Name, c.Endpoint()); err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	if c.talosconfig, err = c.TalosconfigFor(string(role.Admin)); err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(c.dir, "kubeconfig"), c.kubeconfig, 0o600),
+		os.WriteFile(filepath.Join(c.dir, "talosconfig"), c.talosconfig, 0o600),
+	)
+}
+
+func (c *Cluster) makeMachines() error {
+	o := c.sim.options
+	kept, err := loadMachines(c.dir)
+	if err != nil {
+		return err
+	}
+	c.etcd = etcd.New(c.spec.Name, o.Clock, *o.Timings, c.etcdChanged)
+	env := machine.Environment{Clock: o.Clock, Timings: *o.Timings, Faults: c.sim.faults, Journal: c.sim.journal, Etcd: c.etcd}
+	for _, id := range c.identities() {
+		c.nodes = append(c.nodes, &Node{machine: c.makeMachine(id, env, kept)})
+	}
+	c.lastLeader = c.etcd.Leader()
+	return nil
+}
+
+func (c *Cluster) makeMachine(id machine.Identity, env machine.Environment, kept map[string]machine.Snapshot) *machine.Machine {
+	if snapshot, ok := kept[id.Name]; ok {
+		return machine.Restore(id, env, snapshot)
+	}
+	return machine.New(id, env, machine.Slot{Version: c.spec.TalosVersion, Schematic: c.spec.Schematic})
+}
+
+func (c *Cluster) identities() []machine.Identity {
+	ids := make([]machine.Identity, 0, c.spec.ControlPlanes+c.spec.Workers)
+	for i := range c.spec.ControlPlanes {
+		ids = append(ids, c.identity("cp", i, firstControlPlane, true))
+	}
+	for i := range c.spec.Workers {
+		ids = append(ids, c.identity("worker", i, firstWorker, false))
+	}
+	return ids
+}
+
+// identity derives the hardware's IDs from the cluster's own, so that they survive a restart and differ between simulators.
+func (c *Cluster) identity(kind string, i, octet int, controlPlane bool) machine.Identity {
+	name := c.spec.Name + "-" + kind + "-" + strconv.Itoa(i+1)
+	id := uuid.NewSHA1(uuid.NameSpaceOID, []byte(c.pki.Bundle.Cluster.ID+"/"+name))
+	return machine.Identity{
+		Cluster: c.spec.Name, Name: name, Address: c.sim.network.address(c.index, octet+i),
+		ControlPlane: controlPlane, UUID: id.String(), MachineID: fmt.Sprintf("%x", id[:]),
+		Platform: c.spec.Platform, SecureBoot: c.spec.SecureBoot,
+	}
+}
+
+// etcdChanged lets the cluster follow its etcd: elections go to the journal, and the Kubernetes side catches up.
+func (c *Cluster) etcdChanged(leader string) {
+	c.mu.Lock()
+	if leader != "" && leader != c.lastLeader {
+		c.sim.journal.Event(c.spec.Name, leader, "leader", "")
+		c.lastLeader = leader
+	}
+	c.mu.Unlock()
+	c.workload.Sync()
+}
+
+func (c *Cluster) makeKubernetes() error {
+	objects, err := loadObjects(c.dir)
+	if err != nil {
+		return err
+	}
+	c.store = kubeapi.NewStore(c.sim.options.Clock)
+	c.store.Load(objects)
+	c.workload = workload.New(workload.Options{
+		Store: c.store, Machines: c.machines(), Clock: c.sim.options.Clock, Timings: *c.sim.options.Timings,
+		KubernetesVersion: c.spec.KubernetesVersion, Replicas: c.spec.replicas(), Healthy: c.etcd.Healthy,
+	})
+	c.workload.Begin()
+	certificate, err := c.pki.KubernetesServer(c.serverIPs()...)
+	if err != nil {
+		return fmt.Errorf("certificate of the Kubernetes API: %w", err)
+	}
+	c.front = newFront(c, kubeapi.New(c.store, kubeapi.Options{
+		Cluster: c.spec.Name, Version: c.spec.KubernetesVersion, Certificate: certificate, Clients: c.pki.KubernetesPool(),
+		Journal: c.sim.journal, Serving: c.etcd.Serve, Healthy: c.etcd.Healthy,
+		DeletePod: c.workload.DeletePod, Changed: c.workload.Sync,
+	}))
+	return nil
+}
+
+func (c *Cluster) serverIPs() []net.IP {
+	ips := []net.IP{net.ParseIP(c.endpointIP())}
+	for _, n := range c.nodes {
+		if n.ControlPlane() {
+			ips = append(ips, net.ParseIP(n.Address()))
+		}
+	}
+	return ips
+}
+
+func (c *Cluster) makeTalos() error {
+	controlPlane, worker, err := machineConfigs(c)
+	if err != nil {
+		return fmt.Errorf("machine configs: %w", err)
+	}
+	c.talos, err = talosapi.New(talosapi.Options{
+		Name: c.spec.Name, PKI: c.pki, Journal: c.sim.journal, Faults: c.sim.faults, Registry: c.sim.types,
+		Kubeconfig: c.kubeconfig, ControlPlane: controlPlane, Worker: worker,
+	}, c.machines())
+	return err
+}
+
+// serve opens the ports. The Kubernetes side observes the machines first, so that a node that is seen ready on its Talos
+// API has told Kubernetes so.
+func (c *Cluster) serve() error {
+	for _, n := range c.nodes {
+		n.machine.Observe(c.workload.Sync)
+		n.machine.Observe(c.front.sync)
+	}
+	return errors.Join(c.front.serve(), c.talos.Serve())
+}
+
+func (c *Cluster) stop() error {
+	var errs []error
+	if c.workload != nil {
+		c.workload.Stop()
+	}
+	for _, n := range c.nodes {
+		n.machine.Stop()
+	}
+	if c.talos != nil {
+		errs = append(errs, c.talos.Close())
+	}
+	if c.front != nil {
+		errs = append(errs, c.front.close())
+	}
+	return errors.Join(append(errs, c.save())...)
+}
+
+// Name is the cluster's name.
+func (c *Cluster) Name() string { return c.spec.Name }
+
+// Spec is the specification with its defaults filled in.
+func (c *Cluster) Spec() ClusterSpec { return c.spec }
+
+// Kubeconfig is an administrator's kubeconfig; it names the cluster's endpoint.
+func (c *Cluster) Kubeconfig() []byte { return c.kubeconfig }
+
+// Talosconfig is an administrator's talosconfig: one context named like the cluster, with the control planes as endpoints.
+func (c *Cluster) Talosconfig() []byte { return c.talosconfig }
+
+// TalosconfigFor makes a talosconfig for a client with other roles, such as "os:reader".
+func (c *Cluster) TalosconfigFor(roles ...string) ([]byte, error) {
+	set, unknown := role.Parse(roles)
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("unknown roles %q", unknown)
+	}
+	endpoints := make([]string, 0, c.spec.ControlPlanes)
+	for i := range c.spec.ControlPlanes {
+		endpoints = append(endpoints, c.sim.network.address(c.index, firstControlPlane+i))
+	}
+	config, err := c.pki.Talosconfig(c.spec.Name, endpoints, set)
+	if err != nil {
+		return nil, fmt.Errorf("talosconfig: %w", err)
+	}
+	return config, nil
+}
+
+// Endpoint is the URL of the Kubernetes API behind the cluster's load balancer.
+func (c *Cluster) Endpoint() string {
+	return "https://" + net.JoinHostPort(c.endpointIP(), kubernetesPort)
+}
+
+func (c *Cluster) endpointIP() string { return c.sim.network.address(c.index, endpointOctet) }
+
+// Nodes returns the nodes, control planes first.
+func (c *Cluster) Nodes() []*Node { return c.nodes }
+
+// Node returns a node, or nil when there is none of that name.
+func (c *Cluster) Node(name string) *Node {
+	for _, n := range c.nodes {
+		if n.Name() == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// Leader returns the node of the etcd leader, or nil while there is none.
+func (c *Cluster) Leader() *Node { return c.Node(c.etcd.Leader()) }
+
+func (c *Cluster) machines() []*machine.Machine {
+	list := make([]*machine.Machine, 0, len(c.nodes))
+	for _, n := range c.nodes {
+		list = append(list, n.machine)
+	}
+	return list
+}
+
+// MinimumUpgrade is the least time that a rolling Talos upgrade of this cluster can take: one pull, which all machines do at
+// once, then for each control plane in turn, and for the workers maxUnavailable at a time, the installation, the end of the
+// pods and the reboot. It counts the machines' own time and nothing else.
+func (c *Cluster) MinimumUpgrade(maxUnavailable int) time.Duration {
+	t := c.sim.options.Timings
+	drain := time.Duration(0)
+	if c.spec.PodsPerWorker > 0 {
+		drain = t.PodTermination
+	}
+	controlPlane, worker := t.Install+t.Reboot(true), t.Install+drain+t.Reboot(false)
+	if c.spec.Workers == 0 {
+		controlPlane += drain
+	}
+	batch := max(maxUnavailable, 1)
+	batches := (c.spec.Workers + batch - 1) / batch
+	return t.Pull + time.Duration(c.spec.ControlPlanes)*controlPlane + time.Duration(batches)*worker
+}

@@ -1,0 +1,6 @@
+// Package sim simulates fleets of Talos clusters in one process. Every node serves the real Talos API over mutual TLS on an
+// address of its own, and every cluster a Kubernetes API; versions, A/B slots, boot IDs, etcd membership, pods and faults behave
+// like those of real machines, only faster. A journal records every call.
+//
+// The simulation is shallow: nothing runs behind the APIs. It needs Linux, where all of 127/8 is there without set-up.
+package sim

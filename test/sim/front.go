@@ -1,0 +1,117 @@
+package sim
+
+import (
+	"errors"
+	"net"
+	"sync"
+
+	"ichor.maesh.dev/hub/test/sim/fault"
+	"ichor.maesh.dev/hub/test/sim/kubeapi"
+	"ichor.maesh.dev/hub/test/sim/link"
+	"ichor.maesh.dev/hub/test/sim/machine"
+	"ichor.maesh.dev/hub/test/sim/talosapi"
+)
+
+const kubernetesPort = "6443"
+
+// front is the network side of a cluster's Kubernetes API: a port on each control plane, and one that stands for a load
+// balancer in front of them.
+type front struct {
+	cluster  *Cluster
+	api      *kubeapi.API
+	servers  []*server
+	balancer *link.Port
+
+	mu   sync.Mutex // Serializes sync.
+	pick sync.Mutex // Guards what the balancer chooses from.
+	up   []string   // Names of the control planes that serve.
+	next int
+}
+
+// server is the Kubernetes API of one control plane.
+type server struct {
+	machine *machine.Machine
+	port    *link.Port
+}
+
+func newFront(c *Cluster, api *kubeapi.API) *front {
+	f := &front{cluster: c, api: api}
+	for _, m := range c.machines() {
+		if m.ControlPlane {
+			f.servers = append(f.servers, &server{machine: m, port: link.NewPort(net.JoinHostPort(m.Address, kubernetesPort))})
+		}
+	}
+	f.balancer = link.NewBalancer(net.JoinHostPort(c.endpointIP(), kubernetesPort), f.assign)
+	return f
+}
+
+// assign gives a new connection to the next server.
+func (f *front) assign() string {
+	f.pick.Lock()
+	defer f.pick.Unlock()
+	if len(f.up) == 0 {
+		return ""
+	}
+	f.next++
+	return f.up[f.next%len(f.up)]
+}
+
+func (f *front) serve() error {
+	err := f.open()
+	for _, s := range f.servers {
+		go func() { _ = f.api.Serve(s.port) }()
+	}
+	go func() { _ = f.api.Serve(f.balancer) }()
+	return err
+}
+
+// sync follows the machines and the faults. A port that cannot be bound again stays closed, which its clients see.
+func (f *front) sync() { _ = f.open() }
+
+func (f *front) open() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	var up, down []string
+	for _, s := range f.servers {
+		mode := f.mode(s.machine)
+		errs = append(errs, s.port.Set(mode))
+		if mode == link.Open {
+			up = append(up, s.machine.Name)
+		} else {
+			down = append(down, s.machine.Name)
+		}
+	}
+	f.pick.Lock()
+	f.up = up
+	f.pick.Unlock()
+	errs = append(errs, f.balancer.Set(f.balancerMode(len(up) > 0)))
+	for _, name := range down {
+		f.balancer.CutBackend(name)
+	}
+	return errors.Join(errs...)
+}
+
+// mode says how a control plane's API server can be reached. It is a static pod beside the local etcd member.
+func (f *front) mode(m *machine.Machine) link.Mode {
+	if state := m.State(); !state.APIUp || !state.EtcdUp {
+		return link.Closed
+	}
+	return talosapi.Reach(f.cluster.sim.faults, m.Site(), "kube")
+}
+
+func (f *front) balancerMode(serving bool) link.Mode {
+	mode := talosapi.Reach(f.cluster.sim.faults, fault.Site{Cluster: f.cluster.spec.Name}, "kube")
+	if !serving && mode == link.Open {
+		return link.Closed
+	}
+	return mode
+}
+
+func (f *front) close() error {
+	var errs []error
+	for _, s := range f.servers {
+		errs = append(errs, s.port.Close())
+	}
+	return errors.Join(append(errs, f.balancer.Close(), f.api.Close())...)
+}

@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"ichor.maesh.dev/hub/test/sim/machine"
+	"ichor.maesh.dev/hub/test/sim/timing"
+)
+
+// Defaults of a ClusterSpec.
+const (
+	// DefaultTalosVersion has the lifecycle API and can be upgraded to 1.14.
+	DefaultTalosVersion = "v1.13.6"
+	// DefaultKubernetesVersion is supported by Talos 1.13 and 1.14.
+	DefaultKubernetesVersion = "v1.35.2"
+	// VanillaSchematic has no extensions and no kernel arguments.
+	VanillaSchematic = machine.VanillaSchematic
+
+	defaultPlatform      = "metal"
+	defaultPodsPerWorker = 2
+)
+
+// Limits of the address plan 127.<network>.<cluster>.<node>.
+const (
+	maxClusters      = 254
+	maxControlPlanes = 100
+	maxWorkers       = 150
+)
+
+// Timings is the table of durations; see the package timing.
+type Timings = timing.Timings
+
+// DefaultTimings is the demo table.
+func DefaultTimings() Timings { return timing.Default() }
+
+// Options say what to simulate.
+type Options struct {
+	// Dir keeps the state: secrets bundles, credentials, the journal, and the systems that the nodes run.
+	Dir string
+	// Network is the second octet of all addresses; zero picks a free one.
+	Network byte
+	// Speed divides all durations; zero and one are demo speed.
+	Speed float64
+	// Timings replaces the demo table; Speed applies to it too.
+	Timings *Timings
+	// Clusters are the clusters, each with a name of its own.
+	Clusters []ClusterSpec
+	// Clock paces the machines; nil is the real one.
+	Clock clock.WithDelayedExecution
+	// Logger hears of starts and stops; its zero value discards.
+	Logger logr.Logger
+}
+
+// ClusterSpec describes one cluster.
+type ClusterSpec struct {
+	// Name is the cluster's name; its nodes are <name>-cp-<n> and <name>-worker-<n>.
+	Name string `json:"name"`
+	// ControlPlanes and Workers are how many machines it has.
+	ControlPlanes int `json:"controlPlanes"`
+	Workers       int `json:"workers"`
+	// TalosVersion is what the machines run at first, such as "v1.13.6".
+	TalosVersion string `json:"talosVersion"`
+	// KubernetesVersion is the kubelets' and API servers'.
+	KubernetesVersion string `json:"kubernetesVersion"`
+	// Schematic is the Image Factory schematic of the machines' first system.
+	Schematic string `json:"schematic"`
+	// Platform is Talos's platform name.
+	Platform string `json:"platform"`
+	// SecureBoot machines report that they booted a signed image.
+	SecureBoot bool `json:"secureBoot,omitempty"`
+	// PodsPerWorker sizes the example deployment; negative is none. Clusters without workers count their control planes.
+	PodsPerWorker int `json:"podsPerWorker"`
+}
+
+func (c ClusterSpec) withDefaults() ClusterSpec {
+	c.TalosVersion = cmp.Or(c.TalosVersion, DefaultTalosVersion)
+	c.KubernetesVersion = cmp.Or(c.KubernetesVersion, DefaultKubernetesVersion)
+	c.Schematic = cmp.Or(c.Schematic, VanillaSchematic)
+	c.Platform = cmp.Or(c.Platform, defaultPlatform)
+	c.PodsPerWorker = cmp.Or(c.PodsPerWorker, defaultPodsPerWorker)
+	return c
+}
+
+// replicas is the size of the example deployment.
+func (c ClusterSpec) replicas() int {
+	return max(c.PodsPerWorker, 0) * cmp.Or(c.Workers, c.ControlPlanes)
+}
+
+var clusterName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$`)
+
+func (c ClusterSpec) validate() error {
+	switch {
+	case !clusterName.MatchString(c.Name):
+		return fmt.Errorf("cluster name %q must be a DNS label of at most 42 characters", c.Name)
+	case c.ControlPlanes < 1 || c.ControlPlanes > maxControlPlanes:
+		return fmt.Errorf("cluster %s: want 1 to %d control planes, not %d", c.Name, maxControlPlanes, c.ControlPlanes)
+	case c.Workers < 0 || c.Workers > maxWorkers:
+		return fmt.Errorf("cluster %s: want 0 to %d workers, not %d", c.Name, maxWorkers, c.Workers)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Dir == "" {
+		return o, errors.New("a state directory is required")
+	}
+	if len(o.Clusters) > maxClusters {
+		return o, fmt.Errorf("%d clusters are too many: the address plan has room for %d", len(o.Clusters), maxClusters)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	table := timing.Default()
+	if o.Timings != nil {
+		table = *o.Timings
+	}
+	table = table.Scaled(o.Speed)
+	o.Timings = &table
+	return o, o.completeClusters()
+}
+
+func (o *Options) completeClusters() error {
+	seen := map[string]bool{}
+	clusters := make([]ClusterSpec, 0, len(o.Clusters))
+	for _, c := range o.Clusters {
+		c = c.withDefaults()
+		if err := c.validate(); err != nil {
+			return err
+		}
+		if seen[c.Name] {
+			return fmt.Errorf("cluster name %s is used twice", c.Name)
+		}
+		seen[c.Name] = true
+		clusters = append(clusters, c)
+	}
+	o.Clusters = clusters
+	return nil
+}
+
+// Demo returns n clusters of three shapes in turn: 3 control planes and 2 workers, 1 and 2, 3 and none.
+func Demo(n int) []ClusterSpec {
+	shapes := []ClusterSpec{{ControlPlanes: 3, Workers: 2}, {ControlPlanes: 1, Workers: 2}, {ControlPlanes: 3}}
+	clusters := make([]ClusterSpec, 0, n)
+	for i := range n {
+		c := shapes[i%len(shapes)]
+		c.Name = "demo-" + strconv.Itoa(i+1)
+		clusters = append(clusters, c)
+	}
+	return clusters
+}
+
+var clusterText = regexp.MustCompile(`^([^=]+)=(\d+)\+(\d+)$`)
+
+// ParseClusterSpec reads "name=3+2": three control planes and two workers.
+func ParseClusterSpec(s string) (ClusterSpec, error) {
+	m := clusterText.FindStringSubmatch(s)
+	if m == nil {
+		return ClusterSpec{}, fmt.Errorf("%q is not of the form NAME=CONTROLPLANES+WORKERS", s)
+	}
+	controlPlanes, cpErr := strconv.Atoi(m[2])
+	workers, wErr := strconv.Atoi(m[3])
+	c := ClusterSpec{Name: m[1], ControlPlanes: controlPlanes, Workers: workers}
+	return c, errors.Join(cpErr, wErr, c.validate())
+}

@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"ichor.maesh.dev/hub/test/sim/kubeapi"
+	"ichor.maesh.dev/hub/test/sim/machine"
+)
+
+func machinesFile(dir string) string { return filepath.Join(dir, "machines.json") }
+
+func objectsFile(dir string) string { return filepath.Join(dir, "objects.jsonl") }
+
+// save keeps what a restart with the same directory finds again: the machines' disks and the Kubernetes objects.
+func (c *Cluster) save() error {
+	if c.store == nil || len(c.nodes) == 0 {
+		return nil
+	}
+	machines := map[string]machine.Snapshot{}
+	for _, n := range c.nodes {
+		machines[n.Name()] = n.machine.Save()
+	}
+	data, err := json.MarshalIndent(machines, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode machines: %w", err)
+	}
+	var objects bytes.Buffer
+	encoder := json.NewEncoder(&objects)
+	for _, obj := range c.store.Everything() {
+		if err := encoder.Encode(obj); err != nil {
+			return fmt.Errorf("encode object: %w", err)
+		}
+	}
+	return errors.Join(
+		os.WriteFile(machinesFile(c.dir), data, 0o600),
+		os.WriteFile(objectsFile(c.dir), objects.Bytes(), 0o600),
+	)
+}
+
+func loadMachines(dir string) (map[string]machine.Snapshot, error) {
+	if !exists(machinesFile(dir)) {
+		return nil, nil
+	}
+	data, err := os.ReadFile(machinesFile(dir))
+	if err != nil {
+		return nil, err
+	}
+	machines := map[string]machine.Snapshot{}
+	if err := json.Unmarshal(data, &machines); err != nil {
+		return nil, fmt.Errorf("read %s: %w", machinesFile(dir), err)
+	}
+	return machines, nil
+}
+
+func loadObjects(dir string) ([]kubeapi.Object, error) {
+	if !exists(objectsFile(dir)) {
+		return nil, nil
+	}
+	data, err := os.ReadFile(objectsFile(dir))
+	if err != nil {
+		return nil, err
+	}
+	var objects []kubeapi.Object
+	for line := range bytes.Lines(data) {
+		decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(line, nil, nil)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", objectsFile(dir), err)
+		}
+		if obj, ok := decoded.(kubeapi.Object); ok {
+			objects = append(objects, obj)
+		}
+	}
+	return objects, nil
+}

@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"ichor.maesh.dev/hub/test/sim/control"
+	"ichor.maesh.dev/hub/test/sim/fault"
+	"ichor.maesh.dev/hub/test/sim/journal"
+	"ichor.maesh.dev/hub/test/sim/talosapi"
+)
+
+// Simulator is a running simulation.
+type Simulator struct {
+	options Options
+	network *network
+	journal *journal.Journal
+	faults  *fault.Registry
+	types   *talosapi.Registry
+	control *control.Server
+
+	clusters []*Cluster
+	stop     sync.Once
+}
+
+// Start starts the simulation. When it returns, every node is running and ready.
+func Start(ctx context.Context, o Options) (*Simulator, error) {
+	if runtime.GOOS != "linux" {
+		return nil, errors.New("the simulator needs Linux: elsewhere 127/8 has only one usable address")
+	}
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	s := &Simulator{options: o, faults: &fault.Registry{}}
+	if err := s.start(ctx); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Simulator) start(ctx context.Context) error {
+	var err error
+	if s.network, err = claimNetwork(s.options.Dir, s.options.Network); err != nil {
+		return err
+	}
+	if err := s.network.remember(s.options.Dir); err != nil {
+		return fmt.Errorf("remember the network: %w", err)
+	}
+	if s.journal, err = journal.Open(filepath.Join(s.options.Dir, "journal.jsonl"), s.options.Clock); err != nil {
+		return err
+	}
+	if s.types, err = talosapi.NewRegistry(); err != nil {
+		return fmt.Errorf("resource types: %w", err)
+	}
+	if err := s.startClusters(ctx); err != nil {
+		return err
+	}
+	s.faults.OnChange(s.syncAll)
+	s.control, err = control.Serve(s.options.Dir, s)
+	return err
+}
+
+// startClusters starts a few clusters at a time: making certificates is what takes the time, and it takes a processor.
+func (s *Simulator) startClusters(ctx context.Context) error {
+	s.clusters = make([]*Cluster, len(s.options.Clusters))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, spec := range s.options.Clusters {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			c, err := startCluster(s, spec, i+1)
+			if err != nil {
+				return fmt.Errorf("cluster %s: %w", spec.Name, err)
+			}
+			s.clusters[i] = c
+			s.options.Logger.V(1).Info("Cluster is ready", "cluster", spec.Name, "endpoint", c.Endpoint())
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// Stop ends the simulation and keeps the nodes' systems for the next start with the same directory.
+func (s *Simulator) Stop() { s.stop.Do(s.shutDown) }
+
+func (s *Simulator) shutDown() {
+	if s.control != nil {
+		s.control.Close()
+	}
+	for _, c := range s.clusters {
+		if c == nil {
+			continue
+		}
+		if err := c.stop(); err != nil {
+			s.options.Logger.Error(err, "Cluster did not stop cleanly", "cluster", c.spec.Name)
+		}
+	}
+	if s.journal != nil {
+		_ = s.journal.Close()
+	}
+	if s.network != nil {
+		s.network.release()
+	}
+}
+
+func (s *Simulator) syncAll() {
+	for _, c := range s.clusters {
+		c.talos.Sync()
+		c.front.sync()
+	}
+}
+
+// Cluster returns a cluster, or nil when there is none of that name.
+func (s *Simulator) Cluster(name string) *Cluster {
+	for _, c := range s.clusters {
+		if c.spec.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// Clusters returns all clusters in the order of the options.
+func (s *Simulator) Clusters() []*Cluster { return s.clusters }
+
+// Journal returns the journal.
+func (s *Simulator) Journal() *journal.Journal { return s.journal }
+
+// Inject puts a fault in force and returns its ID. A name of a cluster or node that does not exist is an error.
+func (s *Simulator) Inject(f fault.Fault) (string, error) {
+	if err := s.known(f.Cluster, f.Node); err != nil {
+		return "", err
+	}
+	return s.faults.Add(f)
+}
+
+func (s *Simulator) known(cluster, node string) error {
+	if cluster != "" && s.Cluster(cluster) == nil {
+		return fmt.Errorf("no cluster is named %q", cluster)
+	}
+	if node == "" {
+		return nil
+	}
+	_, err := s.node(cluster, node)
+	return err
+}
+
+func (s *Simulator) node(cluster, node string) (*Node, error) {
+	for _, c := range s.clusters {
+		if cluster != "" && cluster != c.spec.Name {
+			continue
+		}
+		if n := c.Node(node); n != nil {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("no node is named %q", node)
+}
+
+// Clear ends a fault, or all when id is empty; it reports whether there was one.
+func (s *Simulator) Clear(id string) bool { return s.faults.Clear(id) }
+
+// Faults lists the faults in force.
+func (s *Simulator) Faults() []fault.Active { return s.faults.List() }
+
+// Power switches a node on or off.
+func (s *Simulator) Power(cluster, node string, on bool) error {
+	n, err := s.node(cluster, node)
+	if err != nil {
+		return err
+	}
+	if on {
+		n.PowerOn()
+	} else {
+		n.PowerOff()
+	}
+	return nil
+}
+
+// NodeStates describes every node, for the control API.
+func (s *Simulator) NodeStates() []control.Node {
+	var list []control.Node
+	for _, c := range s.clusters {
+		leader := c.etcd.Leader()
+		for _, n := range c.nodes {
+			list = append(list, n.describe(leader == n.Name()))
+		}
+	}
+	return list
+}
