@@ -110,6 +110,7 @@ generate-deepcopy: $(CONTROLLER_GEN)
 
 .PHONY: generate-crds
 generate-crds: $(CONTROLLER_GEN)
+	rm -f config/crd/bases/*.yaml # A kind that is gone leaves no file behind.
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd/bases
 	CONTROLLER_GEN=$(CONTROLLER_GEN) ./hack/cluster-crd.sh config/crd/cluster-api
 

@@ -52,9 +52,15 @@ launch() {
 	echo $! >"$dir/$name.pid"
 }
 
+# running PID tells whether a process runs; one that only waits for its parent to notice its end does not.
+running() {
+	local state
+	state=$(ps -o stat= -p "$1" 2>/dev/null) && [[ $state != Z* ]]
+}
+
 # alive NAME tells whether a process of this demo runs.
 alive() {
-	[[ -f $dir/$1.pid ]] && kill -0 "$(<"$dir/$1.pid")" 2>/dev/null
+	[[ -f $dir/$1.pid ]] && running "$(<"$dir/$1.pid")"
 }
 
 # await SECONDS NAME CONDITION... waits for a condition, but not for a process that has died.
@@ -124,7 +130,7 @@ start() {
 		return
 	fi
 	echo "Ctrl-C stops it."
-	wait -n # One of the two has ended, which neither should.
+	wait -n || true # One of the two has ended, which neither should.
 	fail "a process of the demo ended: $(tail -n 3 "$dir/hub.log" "$dir/sim.log")"
 }
 
@@ -164,12 +170,6 @@ end() {
 		sleep 0.1
 	done
 	kill -KILL "$pid" 2>/dev/null || true
-}
-
-# running tells whether a process runs; one that waits for its parent to notice its end does not.
-running() {
-	local state
-	state=$(ps -o stat= -p "$1" 2>/dev/null) && [[ $state != Z* ]]
 }
 
 command=${1:-}

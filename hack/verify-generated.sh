@@ -22,8 +22,9 @@ make --no-print-directory -C "$copy" generate TOOLS="$PWD/bin/tools" >"$copy/.ge
 rm "$copy/.generate.log"
 
 # Files that only the working tree has are ignored ones; all else must be the same.
-if changes=$(diff --recursive --unified "$PWD" "$copy" | grep -v "^Only in $PWD") && [[ -n $changes ]]; then
-	echo "$changes" | head -n 200
+changes=$(diff --recursive --unified "$PWD" "$copy" | grep -v "^Only in $PWD" || true)
+if [[ -n $changes ]]; then
+	head -n 200 <<<"$changes"
 	echo "Generated files are out of date: run 'make generate' and commit the result." >&2
 	exit 1
 fi

@@ -107,7 +107,7 @@ func (f *follower) watch(ctx context.Context, connected func()) error {
 // say prints what is new, and says whether the operation has ended.
 func (f *follower) say(op *v1alpha1.TalosOperation) (ended bool) {
 	for i := range op.Status.Machines {
-		f.sayMachine(op, &op.Status.Machines[i])
+		f.sayMachine(&op.Status.Machines[i])
 	}
 	f.line("", "", f.state(op))
 	paused := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.PausedCondition)
@@ -132,11 +132,11 @@ func (f *follower) state(op *v1alpha1.TalosOperation) string {
 	return explain(op)
 }
 
-func (f *follower) sayMachine(op *v1alpha1.TalosOperation, machine *v1alpha1.UnitStatus) {
+func (f *follower) sayMachine(machine *v1alpha1.UnitStatus) {
 	what := string(machine.Step)
 	switch {
 	case machine.Phase == v1alpha1.UnitCompleted:
-		what = fmt.Sprintf("Completed (%s)", progress(op))
+		what = string(machine.Phase)
 	case machine.Message != "":
 		what += ": " + machine.Message
 	case what == "" && machine.CompletedStage != "":

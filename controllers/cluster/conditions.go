@@ -15,6 +15,7 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/controllers/versions"
 )
 
 // warnBefore is how long before its end a client certificate is worth a word.
@@ -83,21 +84,31 @@ func set(cluster *v1alpha1.TalosCluster, kind string, status metav1.ConditionSta
 // setVersions keeps the versions of machines that do not answer as they were last seen.
 func setVersions(facts targets.Facts, seen probe) {
 	status := &facts.Cluster.Status
-	var versions []string
+	var running []string
 	for i := range facts.Machines {
 		machine := &facts.Machines[i]
-		if version := machine.Status.TalosVersion; version != "" && !slices.Contains(versions, version) {
-			versions = append(versions, version)
+		if version := machine.Status.TalosVersion; version != "" && !slices.Contains(running, version) {
+			running = append(running, version)
 		}
 		if leads(machine, seen) {
 			status.EtcdLeader = machine.Name
 		}
 	}
-	slices.Sort(versions)
-	status.TalosVersions = versions
+	slices.SortFunc(running, compareVersions)
+	status.TalosVersions = running
 	if seen.kubernetesVersion != "" {
 		status.KubernetesVersion = seen.kubernetesVersion
 	}
+}
+
+// compareVersions orders versions, and what is none of them by its text.
+func compareVersions(a, b string) int {
+	versionA, errA := versions.Parse(a)
+	versionB, errB := versions.Parse(b)
+	if errA != nil || errB != nil {
+		return strings.Compare(a, b)
+	}
+	return versionA.Compare(versionB)
 }
 
 func leads(machine *v1alpha1.TalosMachine, seen probe) bool {

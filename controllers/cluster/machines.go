@@ -29,6 +29,9 @@ func (r *Reconciler) discover(ctx context.Context, facts *targets.Facts, seen pr
 		if machine.trouble != "" || machine.facts.UUID == "" || byUUID(facts.Machines, machine.facts.UUID) != nil {
 			continue
 		}
+		if machine.facts.NodeName == "" {
+			continue // It is on its way up; without the name of its Node there is none to give it.
+		}
 		if atAddress(facts.Machines, machine.address) != nil {
 			continue // Another machine answers at a recorded address: that is for a person to sort out.
 		}

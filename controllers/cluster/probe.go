@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -156,12 +157,14 @@ func candidates(recorded []v1alpha1.TalosMachine, members []talos.Member, nodes 
 	roles := map[string]v1alpha1.MachineRole{}
 	known := map[string]bool{} // By any address or host name.
 	add := func(role v1alpha1.MachineRole, host string, addresses []string) {
-		for _, name := range append(addresses, strings.ToLower(host)) {
-			if known[name] {
-				return
-			}
+		names := slices.Clone(addresses)
+		if host != "" { // A record whose status is lost has none, and two of those are two machines.
+			names = append(names, strings.ToLower(host))
 		}
-		for _, name := range append(addresses, strings.ToLower(host)) {
+		if slices.ContainsFunc(names, func(name string) bool { return known[name] }) {
+			return
+		}
+		for _, name := range names {
 			known[name] = true
 		}
 		roles[addresses[0]] = role

@@ -68,6 +68,8 @@ type Options struct {
 	Recorder  events.EventRecorder
 	// Deadlines replace those that executors declare.
 	Deadlines map[v1alpha1.OperationStep]time.Duration
+	// Looks say how what a running operation waits for is looked at.
+	Looks observe.Options
 }
 
 // Reconciler drives TalosOperations.
@@ -91,8 +93,8 @@ type memory struct {
 	entered bool
 }
 
-// looks is how what a running operation waits for is looked at.
-var looks = observe.Options{Interval: 250 * time.Millisecond, Timeout: 5 * time.Second, AtOnce: 256}
+// Looks is how what a running operation waits for is looked at, unless a test is in a hurry.
+var Looks = observe.Options{Interval: 250 * time.Millisecond, Timeout: 5 * time.Second, AtOnce: 256}
 
 // New returns a Reconciler whose tasks and looks end with ctx.
 func New(ctx context.Context, options Options) *Reconciler {
@@ -105,7 +107,7 @@ func New(ctx context.Context, options Options) *Reconciler {
 		case <-ctx.Done():
 		}
 	}
-	r.observer = observe.New(ctx, options.Clock, looks, wake)
+	r.observer = observe.New(ctx, options.Clock, options.Looks, wake)
 	r.tasks = NewTasks(ctx, options.Clock, func(key types.NamespacedName) {
 		r.observer.Invalidate(key)
 		wake(key)
@@ -165,23 +167,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if done, err := r.identify(ctx, op); err != nil || done {
-		return ctrl.Result{}, ignoreConflict(err)
+		return ctrl.Result{}, ignoreRaces(err)
 	}
 	s := &scope{key: req.NamespacedName, op: op.DeepCopy(), wanted: map[string]bool{}}
 	gone, err := r.advance(ctx, s)
 	if err != nil || gone {
-		return ctrl.Result{}, ignoreConflict(err)
+		return ctrl.Result{}, ignoreRaces(err)
 	}
 	if err := r.persist(ctx, op, s); err != nil {
-		return ctrl.Result{}, ignoreConflict(err)
+		return ctrl.Result{}, ignoreRaces(err)
 	}
 	r.observer.Keep(s.key, s.wanted)
 	return ctrl.Result{RequeueAfter: s.requeue}, nil
 }
 
-// ignoreConflict drops conflicts: the object that won is on its way here and wakes the operation.
-func ignoreConflict(err error) error {
-	if apierrors.IsConflict(err) {
+// ignoreRaces drops what an event on its way here settles: somebody else wrote the operation first, or it is gone.
+func ignoreRaces(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err

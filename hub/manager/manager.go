@@ -154,7 +154,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options) error {
 			v1alpha1.NodeKind:  node.New(talosPool, kubePool),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Clock: clock.RealClock{},
-		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines,
+		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks,
 	})
 	if err := operations.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosOperations: %w", err)

@@ -27,8 +27,8 @@ func With(ctx context.Context, f Func) context.Context {
 
 // Check asks the guard of ctx. A context without one is refused: reading needs no guard, and changing without one is a mistake.
 func Check(ctx context.Context, call string) error {
-	f, ok := ctx.Value(contextKey{}).(Func)
-	if !ok {
+	f, _ := ctx.Value(contextKey{}).(Func)
+	if f == nil {
 		return fmt.Errorf("%s: %w: no guard was given", call, ErrNotAllowed)
 	}
 	if err := f(ctx); err != nil {

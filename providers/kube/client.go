@@ -109,23 +109,37 @@ func (c *connection) setUnschedulable(ctx context.Context, name string, decide f
 	return nil
 }
 
+// evictAgain is the pause between attempts to evict a pod that a disruption budget keeps.
+const evictAgain = time.Second
+
 func (c *connection) Drain(ctx context.Context, node string) error {
+	ctx, stop := context.WithCancel(guard.With(ctx, c.guard))
+	defer stop()
+	evictor := &evictor{Interface: c.clients, stop: stop}
 	var trouble bytes.Buffer
-	helper := &drain.Helper{
-		Ctx:                 guard.With(ctx, c.guard),
-		Client:              c.clients,
-		Force:               true, // A pod without a controller dies in the reboot in any case; evicted, it ends in good order.
-		DeleteEmptyDirData:  true,
-		IgnoreAllDaemonSets: true,
-		GracePeriodSeconds:  -1,
-		Timeout:             drainTimeout(ctx),
-		Out:                 io.Discard,
-		ErrOut:              &trouble,
+	err := drain.RunNodeDrain(drainHelper(ctx, evictor, &trouble), node)
+	if refused := evictor.refusal(); refused != nil {
+		return fmt.Errorf("draining node %s: %w", node, refused)
 	}
-	if err := drain.RunNodeDrain(helper, node); err != nil {
+	if err != nil {
 		return fmt.Errorf("draining node %s: %w%s", node, err, lastLine(trouble.String()))
 	}
 	return nil
+}
+
+func drainHelper(ctx context.Context, clients kubernetes.Interface, trouble io.Writer) *drain.Helper {
+	return &drain.Helper{
+		Ctx:                  ctx,
+		Client:               clients,
+		Force:                true, // A pod without a controller dies in the reboot in any case; evicted, it ends in good order.
+		DeleteEmptyDirData:   true,
+		IgnoreAllDaemonSets:  true,
+		GracePeriodSeconds:   -1,
+		Timeout:              drainTimeout(ctx),
+		EvictErrorRetryDelay: evictAgain,
+		Out:                  io.Discard,
+		ErrOut:               trouble,
+	}
 }
 
 // drainTimeout ends the drain a little before its context does, so that the error says which pods stayed.

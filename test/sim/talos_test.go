@@ -86,9 +86,12 @@ func TestRoles(t *testing.T) {
 
 	type call func(context.Context, *client.Client) error
 	calls := map[string]call{
-		"version":   func(ctx context.Context, c *client.Client) error { _, err := c.Version(ctx); return err },
-		"read":      func(ctx context.Context, c *client.Client) error { _, err := bootID(ctx, c); return err },
-		"pull":      func(ctx context.Context, c *client.Client) error { _, err := pull(ctx, c, factoryImage+":v1.13.9"); return err },
+		"version": func(ctx context.Context, c *client.Client) error { _, err := c.Version(ctx); return err },
+		"read":    func(ctx context.Context, c *client.Client) error { _, err := bootID(ctx, c); return err },
+		"pull": func(ctx context.Context, c *client.Client) error {
+			_, err := pull(ctx, c, factoryImage+":v1.13.9")
+			return err
+		},
 		"metawrite": func(ctx context.Context, c *client.Client) error { return c.MetaWrite(ctx, 12, []byte("x")) },
 		"status": func(ctx context.Context, c *client.Client) error {
 			_, err := safe.StateGetByID[*runtime.MachineStatus](ctx, c.COSI, runtime.MachineStatusID)

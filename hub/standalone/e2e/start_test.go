@@ -127,7 +127,7 @@ func TestStartMovesFromATakenPort(t *testing.T) {
 	h.stop()
 	thief, err := net.Listen("tcp", address)
 	g.Expect(err).NotTo(HaveOccurred())
-	defer thief.Close()
+	t.Cleanup(func() { g.Expect(thief.Close()).To(Succeed()) })
 
 	h = startHub(t, h.dir)
 	g.Expect(h.config("kubeconfig").Host).NotTo(ContainSubstring(address))

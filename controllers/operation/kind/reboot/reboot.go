@@ -78,6 +78,19 @@ func Next(scope kind.Scope, unit kind.Unit, seen kind.Observation, proof Proof) 
 	case step == v1alpha1.DrainingStep:
 		return askForReboot(unit, seen)
 	}
+	return uncordoned(unit, seen)
+}
+
+// uncordoned ends the sequence, unless settling took the cordon off before the reboot: then the machine is where it began.
+func uncordoned(unit kind.Unit, seen kind.Observation) kind.Action {
+	switch before := unit.Status.PreRebootBootID; {
+	case before == "":
+		return kind.Action{Verdict: kind.Park}
+	case seen.TalosTrouble != "":
+		return kind.Action{Verdict: kind.Wait, Message: "waiting for the Talos API: " + seen.TalosTrouble}
+	case seen.Talos.BootID == before:
+		return kind.Action{Verdict: kind.Park} // A reboot was refused, and another attempt settled.
+	}
 	return kind.Action{Verdict: kind.Done}
 }
 
@@ -95,10 +108,13 @@ func rebooting(unit kind.Unit, seen kind.Observation) kind.Action {
 	return kind.Action{Verdict: kind.Wait, Message: "waiting for another boot ID"}
 }
 
-// CheckIdentity fails a machine that came back as another one.
+// CheckIdentity fails a machine that came back as another one. One that is not far enough to know who it is has time.
 func CheckIdentity(unit kind.Unit, seen kind.Observation) *kind.Action {
-	if seen.Talos.UUID == unit.Machine.Spec.UUID {
+	switch seen.Talos.UUID {
+	case unit.Machine.Spec.UUID:
 		return nil
+	case "":
+		return &kind.Action{Verdict: kind.Wait, Message: "waiting until the machine tells its UUID"}
 	}
 	return &kind.Action{Verdict: kind.Fail, Message: (&IdentityError{
 		Machine: unit.Status.Name, Address: unit.Machine.Spec.Address, Want: unit.Machine.Spec.UUID, Got: seen.Talos.UUID,
@@ -245,7 +261,7 @@ func (s Sequence) reboot(ctx context.Context, scope kind.Scope, unit kind.Unit) 
 		mode = scope.Spec.Node.RebootMode
 	}
 	err = writer.Reboot(ctx, unit.Machine.Spec.Address, mode)
-	if err != nil && talos.Refused(err) {
+	if err != nil && talos.Refused(err) && Classify(err) == v1alpha1.ErrorPermanent { // Anything else is asked for again, drained.
 		return errors.Join(err, s.undoCordon(ctx, scope, unit))
 	}
 	return err

@@ -8,6 +8,7 @@ package talos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -161,8 +162,14 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 	return e.Sequence.Do(ctx, scope, unit, step)
 }
 
-// Classify implements kind.Executor.
-func (e *Executor) Classify(err error) v1alpha1.ErrorClass { return reboot.Classify(err) }
+// Classify implements kind.Executor. An installer that ended has answered: whether it runs once more is for a person to say.
+func (e *Executor) Classify(err error) v1alpha1.ErrorClass {
+	var installer *InstallerError
+	if errors.As(err, &installer) {
+		return v1alpha1.ErrorPermanent
+	}
+	return reboot.Classify(err)
+}
 
 func (e *Executor) pull(ctx context.Context, scope kind.Scope, unit kind.Unit) (kind.Outcome, error) {
 	writer, facts, err := e.Writer(ctx, scope, unit)

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/providers/guard"
+	"ichor.maesh.dev/hub/providers/kube"
+	kubefake "ichor.maesh.dev/hub/providers/kube/fake"
+	"ichor.maesh.dev/hub/providers/talos"
+	talosfake "ichor.maesh.dev/hub/providers/talos/fake"
+)
+
+func unit(step v1alpha1.OperationStep) kind.Unit {
+	u := kind.Unit{
+		Status:  v1alpha1.UnitStatus{Name: "c1-w-1", Stage: "Reboot", Step: step},
+		Machine: &v1alpha1.TalosMachine{Spec: v1alpha1.TalosMachineSpec{Role: "Worker", Address: "10.0.1.1", UUID: "uuid-1"}},
+	}
+	u.Machine.Name, u.Machine.Status.NodeName = "c1-w-1", "w-1"
+	return u
+}
+
+// Nothing but Next, Do and a status that is carried along: this is how the engine takes a machine through its reboot.
+func TestRebootFromBeginToEnd(t *testing.T) {
+	g := NewWithT(t)
+	machines, api := talosfake.New(), kubefake.New()
+	machines.Add("10.0.1.1", talos.Machine{BootID: "old", UUID: "uuid-1", NodeName: "w-1", Stage: "running", Ready: true}, nil)
+	api.Set(kube.Node{Name: "w-1", Ready: true, BootID: "old"})
+	machines.Rebooted = func(_ string, now talos.Machine) {
+		api.Change("w-1", func(n *kube.Node) { n.BootID = now.BootID })
+	}
+	scope := kind.Scope{Owner: "default/op-1", Machines: 2, Guard: func(context.Context) error { return nil }}
+	executor := New(machines, api)
+
+	u := unit("")
+	var steps []v1alpha1.OperationStep
+	for range 10 {
+		action := executor.Next(scope, u, executor.Observe(t.Context(), scope, u))
+		if action.Verdict == "Done" {
+			break
+		}
+		g.Expect(action.Verdict).To(BeElementOf(kind.Call, kind.Wait))
+		steps = append(steps, action.Step)
+		u.Status.Step, u.Status.Outcome = action.Step, nil
+		if action.PreRebootBootID != "" {
+			u.Status.PreRebootBootID = action.PreRebootBootID
+		}
+		if action.Verdict == "Call" {
+			_, err := executor.Do(t.Context(), scope, u, action.Step)
+			g.Expect(err).NotTo(HaveOccurred())
+			u.Status.Outcome = &v1alpha1.CallOutcome{Result: "Succeeded"}
+		}
+	}
+	g.Expect(steps).To(Equal([]v1alpha1.OperationStep{"Draining", "Rebooting", "Verifying", "Uncordoning"}))
+	g.Expect(machines.Calls()).To(Equal([]string{"Reboot 10.0.1.1"}))
+	g.Expect(api.Calls()).To(Equal([]string{"Cordon w-1", "Drain w-1", "Uncordon w-1"}))
+	g.Expect(api.Get("w-1").Unschedulable).To(BeFalse())
+}
+
+func TestNextWaitsForAMachineThatDoesNotAnswer(t *testing.T) {
+	NewWithT(t).Expect(New(nil, nil).Next(kind.Scope{}, unit(""), kind.Observation{TalosTrouble: "no answer"})).To(Equal(kind.Action{
+		Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-w-1 does not answer: no answer",
+	}))
+}
+
+// A pause in the middle of the drain takes the machine back to where it was, and not to the end of its operation.
+func TestSettlingBeforeTheRebootDoesNotCompleteIt(t *testing.T) {
+	g := NewWithT(t)
+	executor, scope := New(nil, nil), kind.Scope{Owner: "default/op-1", Machines: 2}
+	seen := kind.Observation{Talos: talos.Machine{BootID: "old", UUID: "uuid-1"}, Node: &kube.Node{Name: "w-1", Unschedulable: true, CordonedBy: "default/op-1"}}
+	u := unit("Draining")
+	u.Status.Outcome = &v1alpha1.CallOutcome{Result: "Succeeded"}
+	g.Expect(executor.Settle(scope, u, seen)).To(Equal(kind.Action{Verdict: "Call", Step: "Uncordoning"}))
+
+	u.Status.Step = "Uncordoning"
+	seen.Node = &kube.Node{Name: "w-1"}
+	g.Expect(executor.Settle(scope, u, seen)).To(Equal(kind.Action{Verdict: "Park"}))
+	g.Expect(executor.Next(scope, u, seen)).To(Equal(kind.Action{Verdict: "Park"}), "the pause may have been lifted meanwhile")
+}
+
+func TestStepsAreThoseOfEveryReboot(t *testing.T) {
+	var names []v1alpha1.OperationStep
+	for _, step := range New(nil, nil).Steps() {
+		names = append(names, step.Name)
+	}
+	NewWithT(t).Expect(names).To(Equal([]v1alpha1.OperationStep{"Forfeiting", "Draining", "Rebooting", "Verifying", "Uncordoning"}))
+}
+
+func TestClassify(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(New(nil, nil).Classify(guard.ErrNotAllowed)).To(BeEquivalentTo("Interrupted"))
+	g.Expect(New(nil, nil).Classify(errors.New("x"))).To(BeEquivalentTo("Retryable"))
+}

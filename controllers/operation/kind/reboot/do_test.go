@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/providers/guard"
+	"ichor.maesh.dev/hub/providers/kube"
+	kubefake "ichor.maesh.dev/hub/providers/kube/fake"
+	"ichor.maesh.dev/hub/providers/talos"
+	talosfake "ichor.maesh.dev/hub/providers/talos/fake"
+)
+
+// world is one control plane of a target, and the sequence that acts on it.
+type world struct {
+	Sequence
+
+	talos *talosfake.Talos
+	kube  *kubefake.Kube
+	scope kind.Scope
+}
+
+func newWorld() *world {
+	w := &world{talos: talosfake.New(), kube: kubefake.New(), scope: scope(3)}
+	w.Sequence = Sequence{Talos: w.talos, Kube: w.kube}
+	w.scope.Guard = func(context.Context) error { return nil }
+	seen := well("old", leading)
+	w.talos.Add("10.0.0.1", seen.Talos, seen.Etcd)
+	w.kube.Set(*seen.Node)
+	return w
+}
+
+func (w *world) do(t *testing.T, step v1alpha1.OperationStep) error {
+	t.Helper()
+	_, err := w.Do(t.Context(), w.scope, at(step), step)
+	return err
+}
+
+func TestDo(t *testing.T) {
+	w := newWorld()
+	for _, row := range []struct {
+		step v1alpha1.OperationStep
+		want []string
+	}{
+		{"Forfeiting", []string{"ForfeitLeadership 10.0.0.1"}},
+		{"Draining", []string{"Cordon cp-1", "Drain cp-1"}},
+		{"Rebooting", []string{"Reboot 10.0.0.1"}},
+		{"Uncordoning", []string{"Uncordon cp-1"}},
+	} {
+		g := NewWithT(t)
+		before := len(w.talos.Calls()) + len(w.kube.Calls())
+		g.Expect(w.do(t, row.step)).To(Succeed())
+		calls := append(w.talos.Calls(), w.kube.Calls()...)
+		g.Expect(calls).To(ContainElements(row.want))
+		g.Expect(calls).To(HaveLen(before + len(row.want)))
+	}
+	g := NewWithT(t)
+	g.Expect(w.do(t, "Verifying")).To(MatchError("step Verifying makes no call"))
+	g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeFalse())
+}
+
+// Case B10: another machine at the recorded address is left alone, and so is one that does not tell who it is.
+func TestCaseB10NothingIsDoneToAnotherMachine(t *testing.T) {
+	for _, step := range []v1alpha1.OperationStep{"Forfeiting", "Rebooting"} {
+		for _, uuid := range []string{"uuid-2", ""} {
+			g := NewWithT(t)
+			w := newWorld()
+			w.talos.Change("10.0.0.1", func(m *talos.Machine, _ *talos.Etcd) { m.UUID = uuid })
+			err := w.do(t, step)
+			g.Expect(err).To(MatchError(ContainSubstring(`but c1-cp-1 has UUID "uuid-1"`)))
+			g.Expect(Classify(err)).To(BeEquivalentTo("Permanent"))
+			g.Expect(w.talos.Calls()).To(BeEmpty())
+		}
+	}
+}
+
+// Case E6: a reboot that has happened since the claim is not asked for again.
+func TestCaseE6RebootsOnce(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld()
+	g.Expect(w.do(t, "Rebooting")).To(Succeed())
+	g.Expect(w.do(t, "Rebooting")).To(Succeed())
+	g.Expect(w.talos.Calls()).To(Equal([]string{"Reboot 10.0.0.1"}))
+}
+
+// Cases D2 and D3: a drain that fails takes off its own cordon, and no other.
+func TestCaseD2D3FailedDrainUncordons(t *testing.T) {
+	for name, row := range map[string]struct {
+		before kube.Node
+		stays  bool
+	}{
+		"own cordon":      {kube.Node{Name: "cp-1"}, false},
+		"cordon of admin": {kube.Node{Name: "cp-1", Unschedulable: true}, true},
+		"cordon of other": {kube.Node{Name: "cp-1", Unschedulable: true, CordonedBy: "default/op-0"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := newWorld()
+			w.kube.Set(row.before)
+			w.kube.FailNext("Drain", "cp-1", errors.New("a budget keeps pods"))
+			g.Expect(w.do(t, "Draining")).To(MatchError("a budget keeps pods"))
+			g.Expect(w.kube.Get("cp-1").Unschedulable).To(Equal(row.stays))
+			g.Expect(w.kube.Get("cp-1").CordonedBy).To(Equal(row.before.CordonedBy))
+		})
+	}
+}
+
+// The cordon goes even if the drain was told to end: taking it off has a time of its own.
+func TestCancelledDrainUncordons(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld()
+	stop := w.kube.HangBefore("Drain", "cp-1")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := w.Do(ctx, w.scope, at("Draining"), "Draining")
+		ended <- err
+	}()
+	<-stop.Reached
+	g.Expect(w.kube.Get("cp-1").CordonedBy).To(Equal("default/op-1"))
+	cancel()
+	g.Expect(<-ended).To(MatchError(context.Canceled))
+	g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeFalse())
+}
+
+// A reboot that the machine refused for good ends the step, so the cordon goes. In every other case the machine reboots sooner or
+// later, and must not take pods until then.
+func TestCordonAfterARebootThatFailed(t *testing.T) {
+	for name, row := range map[string]struct {
+		err   error
+		class v1alpha1.ErrorClass
+		stays bool
+	}{
+		"refused":           {status.Error(codes.PermissionDenied, "no"), "Permanent", false},
+		"not possible":      {status.Error(codes.FailedPrecondition, "not installed"), "Permanent", false},
+		"under way already": {status.Error(codes.FailedPrecondition, "upgrade is already in progress"), "InProgress", true},
+		"nobody knows":      {status.Error(codes.Unavailable, "connection lost"), "Retryable", true},
+		"it broke":          {status.Error(codes.Internal, "panic"), "Permanent", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := newWorld()
+			g.Expect(w.do(t, "Draining")).To(Succeed())
+			w.talos.FailNext("Reboot", "10.0.0.1", row.err)
+			err := w.do(t, "Rebooting")
+			g.Expect(Classify(err)).To(Equal(row.class))
+			g.Expect(w.kube.Get("cp-1").Unschedulable).To(Equal(row.stays))
+		})
+	}
+	t.Run("the guard refused for a moment", func(t *testing.T) {
+		g := NewWithT(t)
+		w := newWorld()
+		g.Expect(w.do(t, "Draining")).To(Succeed())
+		asked := 0
+		w.scope.Guard = func(context.Context) error {
+			if asked++; asked == 1 {
+				return errors.New("the management API does not answer")
+			}
+			return nil
+		}
+		err := w.do(t, "Rebooting")
+		g.Expect(Classify(err)).To(BeEquivalentTo("Interrupted"))
+		g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeTrue(), "the machine is asked again, and is drained then")
+	})
+}
+
+func TestNothingIsDoneAgainstTheGuard(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld()
+	w.scope.Guard = func(context.Context) error { return errors.New("the lock is held by another") }
+	for _, step := range []v1alpha1.OperationStep{"Forfeiting", "Draining", "Rebooting", "Uncordoning"} {
+		err := w.do(t, step)
+		g.Expect(err).To(MatchError(guard.ErrNotAllowed), "%s", step)
+		g.Expect(Classify(err)).To(BeEquivalentTo("Interrupted"))
+	}
+	g.Expect(w.talos.Calls()).To(BeEmpty())
+	g.Expect(w.kube.Calls()).To(BeEmpty())
+}
+
+func TestClassify(t *testing.T) {
+	nodes := schema.GroupResource{Resource: "nodes"}
+	for name, row := range map[string]struct {
+		err  error
+		want v1alpha1.ErrorClass
+	}{
+		"Talos is away":      {status.Error(codes.Unavailable, "x"), "Retryable"},
+		"Talos refuses":      {fmt.Errorf("rebooting: %w", status.Error(codes.InvalidArgument, "x")), "Permanent"},
+		"Kubernetes refuses": {apierrors.NewForbidden(nodes, "cp-1", nil), "Permanent"},
+		"Kubernetes is busy": {apierrors.NewTooManyRequests("x", 1), "Retryable"},
+		"the network":        {errors.New("connection refused"), "Retryable"},
+		"another machine":    {errors.Join(&IdentityError{}), "Permanent"},
+		"the guard":          {fmt.Errorf("x: %w", guard.ErrNotAllowed), "Interrupted"},
+		"the guard, with an undo that failed": {
+			errors.Join(fmt.Errorf("x: %w", guard.ErrNotAllowed), status.Error(codes.Unavailable, "y")), "Interrupted",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Classify(row.err)).To(Equal(row.want))
+		})
+	}
+}
+
+func TestObserve(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld()
+	seen := w.Observe(t.Context(), w.scope, at(""))
+	g.Expect(seen).To(Equal(well("old", leading)))
+	g.Expect(w.Observe(t.Context(), w.scope, at(""))).To(Equal(seen), "two observations of the same state are equal")
+
+	worker := at("")
+	worker.Machine.Spec.Role = "Worker"
+	g.Expect(w.Observe(t.Context(), w.scope, worker).Etcd).To(BeNil())
+
+	w.talos.Silence("10.0.0.1", true)
+	seen = w.Observe(t.Context(), w.scope, at(""))
+	g.Expect(seen.TalosTrouble).To(Equal("no answer"))
+	g.Expect(seen.Node).NotTo(BeNil(), "the one API does not wait for the other")
+
+	unregistered := at("")
+	unregistered.Machine.Status.NodeName = "cp-9"
+	seen = w.Observe(t.Context(), w.scope, unregistered)
+	g.Expect(seen.Node).To(BeNil())
+	g.Expect(seen.NodeTrouble).To(BeEmpty(), "a Node that does not exist is no trouble")
+	g.Expect(w.talos.Calls()).To(BeEmpty())
+	g.Expect(w.kube.Calls()).To(BeEmpty())
+}

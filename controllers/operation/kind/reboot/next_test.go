@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reboot
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/providers/kube"
+	"ichor.maesh.dev/hub/providers/talos"
+)
+
+const owner = "default/op-1"
+
+// at is a unit in a step, whose reboot was asked for when the boot ID was "old" if the step is that far.
+func at(step v1alpha1.OperationStep, change ...func(*v1alpha1.UnitStatus)) kind.Unit {
+	unit := kind.Unit{
+		Status: v1alpha1.UnitStatus{Name: "c1-cp-1", Step: step},
+		Machine: &v1alpha1.TalosMachine{
+			ObjectMeta: metav1.ObjectMeta{Name: "c1-cp-1"},
+			Spec:       v1alpha1.TalosMachineSpec{Role: "ControlPlane", Address: "10.0.0.1", UUID: "uuid-1"},
+			Status:     v1alpha1.TalosMachineStatus{NodeName: "cp-1"},
+		},
+	}
+	switch step {
+	case "Rebooting", "Verifying", "Uncordoning":
+		unit.Status.PreRebootBootID = "old"
+	}
+	for _, c := range change {
+		c(&unit.Status)
+	}
+	return unit
+}
+
+func succeeded(u *v1alpha1.UnitStatus) { u.Outcome = &v1alpha1.CallOutcome{Result: "Succeeded"} }
+
+func failed(class v1alpha1.ErrorClass) func(*v1alpha1.UnitStatus) {
+	return func(u *v1alpha1.UnitStatus) {
+		u.Outcome = &v1alpha1.CallOutcome{Result: "Failed", Class: class, Message: "it broke"}
+	}
+}
+
+func neverAsked(u *v1alpha1.UnitStatus) { u.PreRebootBootID = "" }
+
+// well is a follower of three that runs with a boot ID, and whose Node agrees.
+func well(bootID string, change ...func(*kind.Observation)) kind.Observation {
+	seen := kind.Observation{
+		Talos: talos.Machine{BootID: bootID, UUID: "uuid-1", Stage: "running", Ready: true, NodeName: "cp-1"},
+		Etcd: &talos.Etcd{MemberID: 1, Leader: 2, Members: []talos.EtcdMember{
+			{ID: 1, Started: true}, {ID: 2, Started: true}, {ID: 3, Started: true},
+		}},
+		Node: &kube.Node{Name: "cp-1", Ready: true, BootID: bootID},
+	}
+	for _, c := range change {
+		c(&seen)
+	}
+	return seen
+}
+
+func leading(o *kind.Observation)  { o.Etcd.Leader = o.Etcd.MemberID }
+func cordoned(o *kind.Observation) { o.Node.Unschedulable, o.Node.CordonedBy = true, owner }
+func cordonedByOther(o *kind.Observation) {
+	o.Node.Unschedulable, o.Node.CordonedBy = true, "default/op-0"
+}
+func cordonedByAdmin(o *kind.Observation) { o.Node.Unschedulable = true }
+func rebootingStage(o *kind.Observation)  { o.Talos.Stage = "rebooting" }
+func silent(o *kind.Observation) {
+	*o = kind.Observation{TalosTrouble: "no answer", NodeTrouble: "no answer"}
+}
+func noKube(o *kind.Observation) { o.Node, o.NodeTrouble = nil, "no answer" }
+func noNode(o *kind.Observation) { o.Node = nil }
+
+func call(step v1alpha1.OperationStep) kind.Action { return kind.Action{Verdict: "Call", Step: step} }
+
+func askReboot(bootID string) kind.Action {
+	return kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: bootID}
+}
+
+func wait(message string) kind.Action { return kind.Action{Verdict: "Wait", Message: message} }
+
+func proven(kind.Unit, kind.Observation) *kind.Action { return nil }
+
+func scope(machines int) kind.Scope { return kind.Scope{Owner: owner, Machines: machines} }
+
+// Case C1, D7, B23: leadership first, then the drain, then the reboot; a single machine has nowhere to drain to.
+func TestCaseD7Begin(t *testing.T) {
+	for name, row := range map[string]struct {
+		machines int
+		seen     kind.Observation
+		want     kind.Action
+	}{
+		"follower":                 {3, well("b"), call("Draining")},
+		"leader":                   {3, well("b", leading), call("Forfeiting")},
+		"worker":                   {3, well("b", func(o *kind.Observation) { o.Etcd = nil }), call("Draining")},
+		"leader of itself":         {3, well("b", leading, func(o *kind.Observation) { o.Etcd.Members = o.Etcd.Members[:1] }), call("Draining")},
+		"single machine":           {1, well("b", leading, func(o *kind.Observation) { o.Etcd.Members = o.Etcd.Members[:1] }), askReboot("b")},
+		"single machine, no sight": {1, kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-cp-1 does not answer: no answer"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Begin(scope(row.machines), at(""), row.seen)).To(Equal(row.want))
+		})
+	}
+}
+
+func TestNext(t *testing.T) {
+	verify := kind.Action{Verdict: "Wait", Step: "Verifying", Message: "waiting until the machine is ready"}
+	otherBoot := wait("waiting for another boot ID")
+	for name, row := range map[string]struct {
+		unit     kind.Unit
+		machines int
+		seen     kind.Observation
+		want     kind.Action
+	}{
+		"forfeited":                          {at("Forfeiting", succeeded), 3, well("b"), call("Draining")},
+		"forfeited, single machine":          {at("Forfeiting", succeeded), 1, well("b"), askReboot("b")},
+		"forfeiting failed":                  {at("Forfeiting", failed("Permanent")), 3, well("b"), kind.Action{Verdict: "Fail", Message: "Forfeiting failed: it broke"}},
+		"drained":                            {at("Draining", succeeded), 3, well("b", cordoned), askReboot("b")},
+		"drained, then silent":               {at("Draining", succeeded), 3, well("b", silent), kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-cp-1 does not answer: no answer"}},
+		"drain failed (D1)":                  {at("Draining", failed("Timeout")), 3, well("b"), kind.Action{Verdict: "Fail", Message: "Draining failed: it broke"}},
+		"reboot asked, nothing yet":          {at("Rebooting", succeeded), 3, well("old"), otherBoot},
+		"reboot asked, dark":                 {at("Rebooting", succeeded), 3, well("", silent), otherBoot},
+		"another boot ID (A4)":               {at("Rebooting", succeeded), 3, well("new", func(o *kind.Observation) { o.Talos.Stage = "booting" }), verify},
+		"failed, and rebooted anyway (C18)":  {at("Rebooting", failed("Permanent")), 3, well("new"), verify},
+		"refused":                            {at("Rebooting", failed("Permanent")), 3, well("old"), kind.Action{Verdict: "Fail", RetryStep: "Draining", Message: "Rebooting failed: it broke"}},
+		"hub stopped before it arrived (E6)": {at("Rebooting", failed("Interrupted")), 3, well("old"), askReboot("old")},
+		"hub stopped after it arrived":       {at("Rebooting", failed("Interrupted")), 3, well("old", rebootingStage), otherBoot},
+		"hub stopped, dark":                  {at("Rebooting", failed("Interrupted")), 3, well("", silent), otherBoot},
+		"connection lost, still there":       {at("Rebooting", failed("Retryable")), 3, well("old"), askReboot("old")},
+		"another sequence runs (B18)":        {at("Rebooting", failed("InProgress")), 3, well("old"), askReboot("old")},
+		"back":                               {at("Verifying"), 3, well("new"), kind.Action{Verdict: "Done"}},
+		"back, to be uncordoned":             {at("Verifying"), 3, well("new", cordoned), call("Uncordoning")},
+		"back, cordoned by another (D3)":     {at("Verifying"), 3, well("new", cordonedByOther), kind.Action{Verdict: "Done"}},
+		"back, cordoned by an admin (D3)":    {at("Verifying"), 3, well("new", cordonedByAdmin), kind.Action{Verdict: "Done"}},
+		"not back":                           {at("Verifying"), 3, well("new", noNode), wait("waiting for the Node to register")},
+		"uncordoned":                         {at("Uncordoning", succeeded), 3, well("new"), kind.Action{Verdict: "Done"}},
+		"uncordoning failed":                 {at("Uncordoning", failed("Timeout")), 3, well("new", cordoned), kind.Action{Verdict: "Fail", Message: "Uncordoning failed: it broke"}},
+		"uncordoned before the reboot":       {at("Uncordoning", succeeded, neverAsked), 3, well("old"), kind.Action{Verdict: "Park"}},
+		"uncordoned after a refused reboot":  {at("Uncordoning", succeeded), 3, well("old"), kind.Action{Verdict: "Park"}},
+		"uncordoned, and who knows":          {at("Uncordoning", succeeded), 3, well("", silent), wait("waiting for the Talos API: no answer")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Next(scope(row.machines), row.unit, row.seen, proven)).To(Equal(row.want))
+		})
+	}
+}
+
+// A machine that answers must prove itself, even before it is ready.
+func TestVerifyingAsksForProof(t *testing.T) {
+	g := NewWithT(t)
+	bad := kind.Action{Verdict: "Fail", Message: "fell back"}
+	proof := func(kind.Unit, kind.Observation) *kind.Action { return &bad }
+	booting := func(o *kind.Observation) { o.Talos.Stage = "booting" }
+	g.Expect(Next(scope(3), at("Verifying"), well("new", booting), proof)).To(Equal(bad))
+	g.Expect(Next(scope(3), at("Verifying"), well("new", silent), proof)).To(Equal(wait("waiting for the Talos API: no answer")), "a dark machine proves nothing")
+}
+
+// Case B10: the machine that came back must be the one that went away.
+func TestCaseB10CheckIdentity(t *testing.T) {
+	for uuid, want := range map[string]*kind.Action{
+		"uuid-1": nil,
+		"uuid-2": {Verdict: "Fail", Message: `the machine at 10.0.0.1 has UUID "uuid-2", but c1-cp-1 has UUID "uuid-1"`},
+		"":       {Verdict: "Wait", Message: "waiting until the machine tells its UUID"},
+	} {
+		seen := well("new", func(o *kind.Observation) { o.Talos.UUID = uuid })
+		NewWithT(t).Expect(CheckIdentity(at("Verifying"), seen)).To(Equal(want), uuid)
+	}
+}
+
+// Case B17: Node Ready is not enough, and neither is Talos.
+func TestCaseB17NotBack(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*kind.Observation)
+		want   string
+	}{
+		"back":                {func(*kind.Observation) {}, ""},
+		"worker":              {func(o *kind.Observation) { o.Etcd = nil }, ""},
+		"cordoned":            {cordonedByAdmin, ""},
+		"dark":                {silent, "waiting for the Talos API: no answer"},
+		"booting":             {func(o *kind.Observation) { o.Talos.Stage = "booting" }, `waiting for stage running, the machine is in stage "booting"`},
+		"unmet":               {func(o *kind.Observation) { o.Talos.Ready, o.Talos.Unmet = false, []string{"time: not in sync"} }, "waiting until the machine is ready: [time: not in sync]"},
+		"no Kubernetes":       {noKube, "waiting for the Kubernetes API: no answer"},
+		"no Node":             {noNode, "waiting for the Node to register"},
+		"Node not Ready":      {func(o *kind.Observation) { o.Node.Ready = false }, "waiting until the Node is Ready"},
+		"Node of before":      {func(o *kind.Observation) { o.Node.BootID = "old" }, "waiting until the Node is Ready"},
+		"etcd is dark":        {func(o *kind.Observation) { o.Etcd, o.EtcdTrouble = nil, "no answer" }, "waiting for etcd: no answer"},
+		"no leader":           {func(o *kind.Observation) { o.Etcd.Leader = 0 }, "waiting until etcd has a leader"},
+		"learner (B14)":       {func(o *kind.Observation) { o.Etcd.Learner = true }, "waiting until the etcd member is a voter"},
+		"etcd errors":         {func(o *kind.Observation) { o.Etcd.Errors = []string{"corrupt"} }, "waiting until the etcd member is healthy: [corrupt]"},
+		"member lost (B3)":    {func(o *kind.Observation) { o.Etcd.MemberID = 9 }, "waiting until the etcd member is back among the members"},
+		"member not started":  {func(o *kind.Observation) { o.Etcd.Members[0].Started = false }, "waiting until the etcd member is back among the members"},
+		"another not started": {func(o *kind.Observation) { o.Etcd.Members[2].Started = false }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(NotBack(well("new", row.change))).To(Equal(row.want))
+		})
+	}
+}
+
+// Cases D2 and D4: before the reboot the way goes back, and takes only an own cordon off; after it the way goes on.
+func TestCaseD2D4Settle(t *testing.T) {
+	for name, row := range map[string]struct {
+		unit kind.Unit
+		seen kind.Observation
+		want kind.Action
+	}{
+		"not begun":                    {at(""), well("b"), kind.Action{Verdict: "Park"}},
+		"forfeited":                    {at("Forfeiting", succeeded), well("b"), kind.Action{Verdict: "Park"}},
+		"drained":                      {at("Draining", succeeded), well("b", cordoned), call("Uncordoning")},
+		"drain cancelled":              {at("Draining", failed("Interrupted")), well("b"), kind.Action{Verdict: "Park"}},
+		"drained, Talos is dark":       {at("Draining", succeeded), well("b", cordoned, func(o *kind.Observation) { o.TalosTrouble = "no answer" }), call("Uncordoning")},
+		"drained, cordon of another":   {at("Draining", succeeded), well("b", cordonedByOther), kind.Action{Verdict: "Park"}},
+		"drained, cordon of an admin":  {at("Draining", succeeded), well("b", cordonedByAdmin), kind.Action{Verdict: "Park"}},
+		"drained, no sight of it":      {at("Draining", succeeded), well("b", noKube), wait("waiting for the Kubernetes API, to take the cordon off: no answer")},
+		"drained, the Node is gone":    {at("Draining", succeeded), well("b", noNode), kind.Action{Verdict: "Park"}},
+		"uncordoned before the reboot": {at("Uncordoning", succeeded, neverAsked), well("b"), kind.Action{Verdict: "Park"}},
+		"reboot asked":                 {at("Rebooting", succeeded), well("old", cordoned), wait("waiting for another boot ID")},
+		"verifying":                    {at("Verifying"), well("new", cordoned), call("Uncordoning")},
+		"uncordoned after the reboot":  {at("Uncordoning", succeeded), well("new"), kind.Action{Verdict: "Done"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Settle(scope(3), row.unit, row.seen, proven)).To(Equal(row.want))
+		})
+	}
+}
+
+// The kill tests, the deadlines and the fences are made from this table.
+func TestSteps(t *testing.T) {
+	NewWithT(t).Expect(Steps()).To(Equal([]kind.Step{
+		{Name: "Forfeiting", Repeat: "Safe", Timeout: 2 * time.Minute},
+		{Name: "Draining", Repeat: "Safe", Cancel: true, Timeout: 10 * time.Minute},
+		{Name: "Rebooting", Repeat: "BootIDGuarded", Gated: true, Unsafe: true, Timeout: 15 * time.Minute},
+		{Name: "Verifying", Waits: true, Timeout: 15 * time.Minute},
+		{Name: "Uncordoning", Repeat: "Safe", Timeout: 2 * time.Minute},
+	}))
+}

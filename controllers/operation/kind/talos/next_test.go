@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package talos
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/providers/kube"
+	"ichor.maesh.dev/hub/providers/talos"
+)
+
+var (
+	schematicA = strings.Repeat("a", 64)
+	schematicB = strings.Repeat("b", 64)
+)
+
+func to(version, schematic string) kind.Scope {
+	return kind.Scope{
+		Owner: "default/op-1", Machines: 3,
+		Target: v1alpha1.OperationTarget{TalosVersion: version, SchematicID: schematic},
+	}
+}
+
+func unit(stage string, step v1alpha1.OperationStep, change ...func(*v1alpha1.UnitStatus)) kind.Unit {
+	u := kind.Unit{
+		Status:  v1alpha1.UnitStatus{Name: "c1-w-1", Stage: stage, Step: step, PreRebootBootID: "old"},
+		Machine: &v1alpha1.TalosMachine{Spec: v1alpha1.TalosMachineSpec{Role: "Worker", Address: "10.0.1.1", UUID: "uuid-1"}},
+	}
+	u.Machine.Name, u.Machine.Status.NodeName = "c1-w-1", "w-1"
+	for _, c := range change {
+		c(&u.Status)
+	}
+	return u
+}
+
+func succeeded(u *v1alpha1.UnitStatus) { u.Outcome = &v1alpha1.CallOutcome{Result: "Succeeded"} }
+
+func failed(u *v1alpha1.UnitStatus) {
+	u.Outcome = &v1alpha1.CallOutcome{Result: "Failed", Class: "Permanent", Message: "it broke"}
+}
+
+func resolved(image string) func(*v1alpha1.UnitStatus) {
+	return func(u *v1alpha1.UnitStatus) { u.ResolvedImage = image }
+}
+
+// runs is a worker that is well and runs a version with a schematic.
+func runs(version, schematic string, change ...func(*talos.Machine)) kind.Observation {
+	seen := kind.Observation{
+		Talos: talos.Machine{
+			Version: version, SchematicID: schematic, BootID: "new", UUID: "uuid-1", Stage: "running", Ready: true, NodeName: "w-1", Platform: "metal",
+		},
+		Node: &kube.Node{Name: "w-1", Ready: true, BootID: "new"},
+	}
+	for _, c := range change {
+		c(&seen.Talos)
+	}
+	return seen
+}
+
+func pendingKey(m *talos.Machine) { m.UpgradePending = true }
+func booting(m *talos.Machine)    { m.Stage, m.Ready = "booting", false }
+func notReady(m *talos.Machine)   { m.Ready = false }
+
+func call(step v1alpha1.OperationStep) kind.Action { return kind.Action{Verdict: "Call", Step: step} }
+
+func fail(message string, retryAt v1alpha1.OperationStep) kind.Action {
+	return kind.Action{Verdict: "Fail", RetryStep: retryAt, Message: message}
+}
+
+var done = kind.Action{Verdict: "Done"}
+
+func executor() *Executor { return New(nil, nil, "factory.talos.dev") }
+
+func TestBegin(t *testing.T) {
+	for name, row := range map[string]struct {
+		scope kind.Scope
+		stage string
+		seen  kind.Observation
+		want  kind.Action
+	}{
+		"pull":                           {to("v1.14.1", ""), "Pull", runs("v1.13.9", schematicA), call("Pulling")},
+		"install":                        {to("v1.14.1", ""), "Upgrade", runs("v1.13.9", schematicA), call("Installing")},
+		"there already (F1)":             {to("v1.14.1", ""), "Upgrade", runs("v1.14.1", schematicA), done},
+		"there, with the schematic":      {to("v1.14.1", schematicA), "Upgrade", runs("v1.14.1", schematicA), done},
+		"there, with another schematic":  {to("v1.14.1", schematicB), "Upgrade", runs("v1.14.1", schematicA), call("Installing")},
+		"dark":                           {to("v1.14.1", ""), "Upgrade", kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-w-1 does not answer: no answer"}},
+		"too old a host":                 {to("v1.14.1", ""), "Pull", runs("v1.12.4", schematicA), fail("c1-w-1 runs Talos v1.12.4; this hub upgrades machines from v1.13 on", "")},
+		"newer than the target":          {to("v1.14.1", ""), "Pull", runs("v1.14.2", schematicA), fail("c1-w-1: v1.14.1 is older than the running v1.14.2: a downgrade is no upgrade", "")},
+		"schematic unknown (C10)":        {to("v1.14.1", ""), "Pull", runs("v1.13.9", ""), fail("c1-w-1 does not tell its schematic: set spec.schematicID of the TalosCluster", "")},
+		"schematic unknown, but ordered": {to("v1.14.1", schematicA), "Pull", runs("v1.13.9", ""), call("Pulling")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(executor().Next(row.scope, unit(row.stage, ""), row.seen)).To(Equal(row.want))
+		})
+	}
+}
+
+// An override bypasses what nobody has tested, and nothing else.
+func TestBeginWithOverride(t *testing.T) {
+	g := NewWithT(t)
+	scope := to("v1.15.0", "")
+	skips := runs("v1.13.9", schematicA)
+	if action := executor().Next(scope, unit("Pull", ""), skips); action.Verdict != "Fail" {
+		t.Skipf("this release of machinery knows no v1.15: %v", action)
+	}
+	scope.Spec.Overrides = []v1alpha1.GateOverride{{Gate: "TalosHostVersion", Reason: "x"}}
+	g.Expect(executor().Next(scope, unit("Pull", ""), skips).Verdict).To(BeEquivalentTo("Fail"))
+	scope.Spec.Overrides = []v1alpha1.GateOverride{{Gate: "TalosVersionPath", Reason: "x"}}
+	g.Expect(executor().Next(scope, unit("Pull", ""), skips)).To(Equal(call("Pulling")))
+	scope.Target.TalosVersion = "v1.13.0"
+	g.Expect(executor().Next(scope, unit("Pull", ""), skips).Verdict).To(BeEquivalentTo("Fail"), "a downgrade stays refused")
+}
+
+func TestNext(t *testing.T) {
+	installed := resolved("factory.talos.dev/metal-installer/" + schematicA + ":v1.14.1@sha256:" + schematicB)
+	fellBack := "rebooted and runs v1.13.9 instead of v1.14.1: it did not reach the new system, or fell back to the old one"
+	for name, row := range map[string]struct {
+		scope kind.Scope
+		unit  kind.Unit
+		seen  kind.Observation
+		want  kind.Action
+	}{
+		"pulled":                         {to("v1.14.1", ""), unit("Pull", "Pulling", succeeded), runs("v1.13.9", schematicA), done},
+		"pull failed":                    {to("v1.14.1", ""), unit("Pull", "Pulling", failed), runs("v1.13.9", schematicA), fail("Pulling failed: it broke", "")},
+		"installed":                      {to("v1.14.1", ""), unit("Upgrade", "Installing", succeeded), runs("v1.13.9", schematicA), call("Draining")},
+		"installed, then dark":           {to("v1.14.1", ""), unit("Upgrade", "Installing", succeeded), kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-w-1 does not answer: no answer"}},
+		"install failed":                 {to("v1.14.1", ""), unit("Upgrade", "Installing", failed), runs("v1.13.9", schematicA), fail("Installing failed: it broke", "")},
+		"drained, does not install (C1)": {to("v1.14.1", ""), unit("Upgrade", "Draining", succeeded), runs("v1.13.9", schematicA), kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: "new"}},
+		"there":                          {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA), done},
+		"fell back (C2)":                 {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.13.9", schematicA), fail(fellBack, "Installing")},
+		"fell back, seen early":          {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.13.9", schematicA, booting), fail(fellBack, "Installing")},
+		"schematic fell back":            {to("v1.14.1", schematicB), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA), fail("runs v1.14.1 with schematic "+schematicA+" instead of "+schematicB+": it fell back to the old system", "Installing")},
+		"schematic lost (C10)":           {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicB), fail("runs v1.14.1 with schematic "+schematicB+" instead of "+schematicA+": it fell back to the old system", "Installing")},
+		"schematic not known yet":        {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", "", booting), kind.Action{Verdict: "Wait", Message: `waiting for stage running, the machine is in stage "booting"`}},
+		"not committed":                  {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA, pendingKey), kind.Action{Verdict: "Wait", Message: "waiting until Talos has found the new system good"}},
+		"not committed, not ready":       {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA, pendingKey, notReady), kind.Action{Verdict: "Wait", Message: "waiting until the machine is ready: []"}},
+		"another machine (B10)":          {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.13.9", schematicA, func(m *talos.Machine) { m.UUID = "uuid-2" }), fail(`the machine at 10.0.1.1 has UUID "uuid-2", but c1-w-1 has UUID "uuid-1"`, "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(executor().Next(row.scope, row.unit, row.seen)).To(Equal(row.want))
+		})
+	}
+}
+
+// What is installed is what the next boot takes, so settling goes on from there, and back only from before.
+func TestSettle(t *testing.T) {
+	park := kind.Action{Verdict: "Park"}
+	for name, row := range map[string]struct {
+		unit kind.Unit
+		want kind.Action
+	}{
+		"not begun":      {unit("Upgrade", ""), park},
+		"pulled":         {unit("Pull", "Pulling", succeeded), park},
+		"pull cancelled": {unit("Pull", "Pulling", failed), park},
+		"installed":      {unit("Upgrade", "Installing", succeeded), call("Draining")},
+		"drained":        {unit("Upgrade", "Draining", succeeded), kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: "new"}},
+		"install failed": {unit("Upgrade", "Installing", failed), fail("Installing failed: it broke", "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(executor().Settle(to("v1.14.1", ""), row.unit, runs("v1.13.9", schematicA))).To(Equal(row.want))
+		})
+	}
+}
+
+func TestSteps(t *testing.T) {
+	NewWithT(t).Expect(executor().Steps()).To(Equal([]kind.Step{
+		{Name: "Pulling", Repeat: "Safe", Cancel: true, Timeout: 10 * time.Minute},
+		{Name: "Installing", Repeat: "Safe", Unsafe: true, Timeout: 10 * time.Minute},
+		{Name: "Forfeiting", Repeat: "Safe", Unsafe: true, Timeout: 2 * time.Minute},
+		{Name: "Draining", Repeat: "Safe", Unsafe: true, Timeout: 10 * time.Minute},
+		{Name: "Rebooting", Repeat: "BootIDGuarded", Gated: true, Unsafe: true, Timeout: 15 * time.Minute},
+		{Name: "Verifying", Waits: true, Timeout: 15 * time.Minute},
+		{Name: "Uncordoning", Repeat: "Safe", Timeout: 2 * time.Minute},
+	}))
+}
+
+func TestSchematicOf(t *testing.T) {
+	for image, want := range map[string]string{
+		"factory.talos.dev/metal-installer/" + schematicA + ":v1.14.1":              schematicA,
+		"factory.talos.dev/metal-installer/" + schematicA + "@sha256:" + schematicB: schematicA,
+		"ghcr.io/siderolabs/installer:v1.13.9":                                      "",
+		"ghcr.io/siderolabs/installer@sha256:" + schematicB:                         "",
+		"": "",
+	} {
+		NewWithT(t).Expect(schematicOf(image)).To(Equal(want), image)
+	}
+}

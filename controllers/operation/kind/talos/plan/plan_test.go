@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
+)
+
+var schematic = strings.Repeat("a", 64)
+
+func machine(name string, role v1alpha1.MachineRole) v1alpha1.TalosMachine {
+	return v1alpha1.TalosMachine{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha1.TalosMachineSpec{Role: role, Approval: "Approved"},
+		Status:     v1alpha1.TalosMachineStatus{TalosVersion: "v1.13.9", SchematicID: schematic},
+	}
+}
+
+// facts are three control planes and two workers that run v1.13.9, on the way to v1.14.1.
+func facts(change ...func(*plan.Facts)) plan.Facts {
+	f := plan.Facts{
+		Cluster: &v1alpha1.TalosCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "c1"},
+			Status:     v1alpha1.TalosClusterStatus{KubernetesVersion: "v1.35.2", EtcdLeader: "cp-1"},
+		},
+		Target: v1alpha1.OperationTarget{TalosVersion: "v1.14.1"},
+		Machines: []v1alpha1.TalosMachine{
+			machine("w-1", "Worker"), machine("cp-1", "ControlPlane"), machine("cp-2", "ControlPlane"), machine("w-2", "Worker"), machine("cp-3", "ControlPlane"),
+		},
+	}
+	for _, c := range change {
+		c(&f)
+	}
+	return f
+}
+
+func only(names ...string) func(*plan.Facts) {
+	return func(f *plan.Facts) {
+		var kept []v1alpha1.TalosMachine
+		for _, m := range f.Machines {
+			for _, name := range names {
+				if m.Name == name {
+					kept = append(kept, m)
+				}
+			}
+		}
+		f.Machines = kept
+	}
+}
+
+func on(name string, change func(*v1alpha1.TalosMachine)) func(*plan.Facts) {
+	return func(f *plan.Facts) {
+		for i := range f.Machines {
+			if f.Machines[i].Name == name {
+				change(&f.Machines[i])
+			}
+		}
+	}
+}
+
+func hold(m *v1alpha1.TalosMachine) {
+	m.Annotations = map[string]string{"ichor.maesh.dev/upgrade-hold": ""}
+}
+
+func running(version string) func(*v1alpha1.TalosMachine) {
+	return func(m *v1alpha1.TalosMachine) { m.Status.TalosVersion = version }
+}
+
+func override(gate string) func(*plan.Facts) {
+	return func(f *plan.Facts) {
+		f.Spec.Overrides = append(f.Spec.Overrides, v1alpha1.GateOverride{Gate: gate, Reason: "x"})
+	}
+}
+
+// Case B23 and F9: every machine pulls before the first is disturbed, and the leader of etcd goes last of the control planes.
+func TestCaseB23F9Plan(t *testing.T) {
+	g := NewWithT(t)
+	p, refusals := Planner{}.Plan(facts(on("w-1", hold), func(f *plan.Facts) {
+		pending := machine("w-9", "Worker")
+		pending.Spec.Approval = "Pending"
+		f.Machines = append(f.Machines, pending)
+	}))
+	g.Expect(refusals).To(BeEmpty())
+	order := []string{"cp-2", "cp-3", "cp-1", "w-2"}
+	g.Expect(p).To(Equal(plan.Plan{
+		Target: v1alpha1.OperationTarget{TalosVersion: "v1.14.1"},
+		Effect: "Reboot",
+		Held:   []string{"w-1"},
+		Stages: []plan.Stage{
+			{Name: "Pull", Machines: order, Batch: plan.Batch{Parallel: 10}},
+			{Name: "Upgrade", Machines: order, Batch: plan.Batch{Tiered: true}, Disruptive: true},
+		},
+	}))
+	g.Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{})).To(Equal(plan.Traits{Rolling: true}))
+}
+
+func TestWarnings(t *testing.T) {
+	alone := "the only control plane reboots: the Kubernetes API of the cluster is away meanwhile"
+	for name, row := range map[string]struct {
+		facts plan.Facts
+		want  []string
+	}{
+		"three":              {facts(), nil},
+		"one":                {facts(only("cp-1", "w-1")), []string{alone}},
+		"one, which is held": {facts(only("cp-1", "w-1"), on("cp-1", hold)), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := Planner{}.Plan(row.facts)
+			NewWithT(t).Expect(p.Warnings).To(Equal(row.want))
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	type refusal struct {
+		gate, message string
+		overridable   bool
+	}
+	host := refusal{"TalosHostVersion", "w-1 runs Talos v1.12.4; this hub upgrades machines from v1.13 on", false}
+	pairing := refusal{"KubernetesPairing", "Talos v1.14.1 does not support the running Kubernetes v1.31.9", true}
+	older := refusal{"TalosVersionPath", "w-1: v1.14.1 is older than the running v1.14.2", false}
+	for name, row := range map[string]struct {
+		facts plan.Facts
+		want  []refusal
+	}{
+		"none": {facts(), nil},
+		"no version declared": {
+			facts(func(f *plan.Facts) { f.Target.TalosVersion = "" }),
+			[]refusal{{"TargetDeclared", "TalosCluster c1 declares no talosVersion", false}},
+		},
+		"two control planes (B1)": {
+			facts(only("cp-1", "cp-2", "w-1")),
+			[]refusal{{"Quorum", "two control planes: etcd loses its quorum while either of them reboots", false}},
+		},
+		"two control planes, one is held": {
+			facts(only("cp-1", "cp-2", "w-1"), on("cp-1", hold)),
+			[]refusal{{"Quorum", "two control planes", false}},
+		},
+		"two control planes, both held":   {facts(only("cp-1", "cp-2", "w-1"), on("cp-1", hold), on("cp-2", hold)), nil},
+		"one control plane":               {facts(only("cp-1")), nil},
+		"old host":                        {facts(on("w-1", running("v1.12.4"))), []refusal{host}},
+		"old host is not overridable":     {facts(on("w-1", running("v1.12.4")), override("TalosHostVersion")), []refusal{host}},
+		"old host, but held":              {facts(on("w-1", running("v1.12.4")), on("w-1", hold)), nil},
+		"two old hosts are one refusal":   {facts(on("w-1", running("v1.12.4")), on("w-2", running("v1.12.4"))), []refusal{host}},
+		"old hosts of different versions": {facts(on("w-1", running("v1.12.4")), on("w-2", running("v1.12.3"))), []refusal{host, {"TalosHostVersion", "w-2 runs Talos v1.12.3", false}}},
+		"not observed yet":                {facts(on("w-1", running(""))), nil},
+		"a newer machine":                 {facts(on("w-1", running("v1.14.2"))), []refusal{older}},
+		"there already":                   {facts(on("w-1", func(m *v1alpha1.TalosMachine) { m.Status.TalosVersion, m.Status.SchematicID = "v1.14.1", "" })), nil},
+		"schematic unknown (C10)": {
+			facts(on("w-1", func(m *v1alpha1.TalosMachine) { m.Status.SchematicID = "" })),
+			[]refusal{{"Schematic", "w-1 does not tell its schematic: a generic image could drop its extensions", false}},
+		},
+		"schematic unknown, but ordered": {
+			facts(on("w-1", func(m *v1alpha1.TalosMachine) { m.Status.SchematicID = "" }), func(f *plan.Facts) { f.Target.SchematicID = schematic }), nil,
+		},
+		"Kubernetes too old (C15)":             {facts(func(f *plan.Facts) { f.Cluster.Status.KubernetesVersion = "v1.31.9" }), []refusal{pairing}},
+		"Kubernetes too old, overridden":       {facts(func(f *plan.Facts) { f.Cluster.Status.KubernetesVersion = "v1.31.9" }, override("KubernetesPairing")), nil},
+		"Kubernetes too old, other overridden": {facts(func(f *plan.Facts) { f.Cluster.Status.KubernetesVersion = "v1.31.9" }, override("TalosVersionPath")), []refusal{pairing}},
+		"Kubernetes not observed":              {facts(func(f *plan.Facts) { f.Cluster.Status.KubernetesVersion = "" }), nil},
+		"not final (C16)": {
+			facts(only("w-1"), func(f *plan.Facts) { f.Target.TalosVersion = "v1.14.0-rc.1" }),
+			[]refusal{{"TalosVersionPath", "w-1: v1.14.0-rc.1 is not a final version", false}},
+		},
+		"no version at all": {
+			facts(only("w-1"), func(f *plan.Facts) { f.Target.TalosVersion, f.Cluster.Status.KubernetesVersion = "latest", "" }),
+			[]refusal{{"TalosVersionPath", `w-1: version "latest" is not of the form v1.2.3`, false}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, refusals := Planner{}.Plan(row.facts)
+			g.Expect(refusals).To(HaveLen(len(row.want)), "%v", refusals)
+			for i, r := range refusals {
+				g.Expect(r.Gate).To(Equal(row.want[i].gate))
+				g.Expect(r.Message).To(HavePrefix(row.want[i].message))
+				g.Expect(r.Overridable).To(Equal(row.want[i].overridable))
+				g.Expect(r.Help).NotTo(BeEmpty())
+			}
+		})
+	}
+}
+
+func TestAtTarget(t *testing.T) {
+	for name, row := range map[string]struct {
+		version, schematic string
+		target             v1alpha1.OperationTarget
+		want               bool
+	}{
+		"version":           {"v1.14.1", schematic, v1alpha1.OperationTarget{TalosVersion: "v1.14.1"}, true},
+		"another version":   {"v1.14.0", schematic, v1alpha1.OperationTarget{TalosVersion: "v1.14.1"}, false},
+		"both":              {"v1.14.1", schematic, v1alpha1.OperationTarget{TalosVersion: "v1.14.1", SchematicID: schematic}, true},
+		"another schematic": {"v1.14.1", "b", v1alpha1.OperationTarget{TalosVersion: "v1.14.1", SchematicID: schematic}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(AtTarget(row.version, row.schematic, row.target)).To(Equal(row.want))
+		})
+	}
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/observe"
+	"ichor.maesh.dev/hub/controllers/operation"
+	"ichor.maesh.dev/hub/controllers/operation/gate"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/kind/node"
+	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
+	"ichor.maesh.dev/hub/hub/scheme"
+	"ichor.maesh.dev/hub/providers/kube"
+	kubefake "ichor.maesh.dev/hub/providers/kube/fake"
+	"ichor.maesh.dev/hub/providers/talos"
+	talosfake "ichor.maesh.dev/hub/providers/talos/fake"
+	"ichor.maesh.dev/hub/test/framework"
+)
+
+const (
+	oldVersion = "v1.13.6"
+	newVersion = "v1.14.1"
+	schematic  = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+)
+
+var (
+	plane *framework.Plane
+	admin client.Client
+)
+
+func TestOperation(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Operation controller")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	var err error
+	plane, err = framework.StartPlane(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(plane.Stop)
+	plane.Config.QPS, plane.HubConfig.QPS = -1, -1 // The suite is its own only client.
+	admin, err = client.New(plane.Config, client.Options{Scheme: scheme.New()})
+	Expect(err).NotTo(HaveOccurred())
+}, NodeTimeout(time.Minute))
+
+// fleet is one target in a namespace of its own, with fakes in place of its APIs.
+type fleet struct {
+	namespace string
+	talos     *talosfake.Talos
+	kube      *kubefake.Kube
+	addresses map[string]string // By node name.
+	executors map[v1alpha1.OperationKind]kind.Executor
+}
+
+// newFleet makes a target "c" with machines "c-<node>", all of them running oldVersion. cp1 leads etcd.
+func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
+	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), addresses: map[string]string{}}
+	f.executors = map[v1alpha1.OperationKind]kind.Executor{
+		v1alpha1.TalosKind: talosupgrade.New(f.talos, f.kube, "factory.example"),
+		v1alpha1.NodeKind:  node.New(f.talos, f.kube),
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}
+	Expect(admin.Create(ctx, namespace)).To(Succeed())
+	f.namespace = namespace.Name
+	DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, namespace)).To(Succeed()) })
+
+	cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: f.namespace, Name: "c", Annotations: map[string]string{v1alpha1.MembersApprovedAtAnnotation: "2026-01-01T00:00:00Z"},
+	}}
+	cluster.Spec.TalosVersion = newVersion
+	Expect(admin.Create(ctx, cluster)).To(Succeed())
+	capi := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c"}}
+	capi.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "TalosCluster", Name: "c"}
+	Expect(admin.Create(ctx, capi)).To(Succeed())
+
+	var members []talos.EtcdMember
+	for i := range controlPlanes {
+		members = append(members, talos.EtcdMember{ID: uint64(i + 1), Hostname: fmt.Sprintf("cp%d", i+1), Started: true})
+	}
+	for i := range controlPlanes {
+		etcd := &talos.Etcd{MemberID: uint64(i + 1), Leader: 1, Members: slices.Clone(members)}
+		f.addMachine(ctx, fmt.Sprintf("cp%d", i+1), fmt.Sprintf("10.0.0.%d", i+1), etcd)
+	}
+	for i := range workers {
+		f.addMachine(ctx, fmt.Sprintf("w%d", i+1), fmt.Sprintf("10.0.1.%d", i+1), nil)
+	}
+	f.talos.Rebooted = func(address string, now talos.Machine) {
+		f.kube.Change(now.NodeName, func(n *kube.Node) { n.BootID = now.BootID })
+	}
+	return f
+}
+
+func (f *fleet) addMachine(ctx context.Context, name, address string, etcd *talos.Etcd) {
+	role := v1alpha1.WorkerRole
+	if etcd != nil {
+		role = v1alpha1.ControlPlaneRole
+	}
+	f.addresses[name] = address
+	facts := talos.Machine{
+		Version: oldVersion, BootID: name + "-boot-0", UUID: "uuid-" + name, NodeName: name, Stage: talos.StageRunning, Ready: true,
+		SchematicID: schematic, Platform: "metal",
+	}
+	f.talos.Add(address, facts, etcd)
+	f.kube.Set(kube.Node{Name: name, UUID: facts.UUID, BootID: facts.BootID, Ready: true, ControlPlane: etcd != nil})
+	machine := &v1alpha1.TalosMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c-" + name, Labels: map[string]string{clusterv1.ClusterNameLabel: "c"}},
+		Spec:       v1alpha1.TalosMachineSpec{ClusterName: "c", Role: role, Address: address, UUID: facts.UUID, Approval: v1alpha1.Approved},
+	}
+	Expect(admin.Create(ctx, machine)).To(Succeed())
+	machine.Status = v1alpha1.TalosMachineStatus{NodeName: name, TalosVersion: oldVersion, SchematicID: schematic, Platform: "metal", BootID: facts.BootID}
+	Expect(admin.Status().Update(ctx, machine)).To(Succeed())
+}
+
+// hub is a running hub process. Killing it ends its tasks in the middle of their calls.
+type hub struct {
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func (f *fleet) startHub() *hub {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(context.Background())
+	mgr, err := ctrl.NewManager(plane.HubConfig, ctrl.Options{
+		Scheme: scheme.New(), Logger: GinkgoLogr, Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{f.namespace: {}}},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	reconciler := operation.New(ctx, operation.Options{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Executors: f.executors, Clock: clock.RealClock{},
+		Locks:    &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}},
+		Viewer:   gate.Viewer{Talos: f.talos, Kube: f.kube},
+		Recorder: mgr.GetEventRecorder("ichor-hub"),
+		Looks:    observe.Options{Interval: 20 * time.Millisecond, Timeout: time.Second, AtOnce: 16},
+	})
+	Expect(reconciler.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)})).To(Succeed())
+	h := &hub{cancel: cancel, done: make(chan error, 1)}
+	go func() { h.done <- mgr.Start(ctx) }()
+	DeferCleanup(h.kill)
+	return h
+}
+
+func (h *hub) kill() {
+	h.cancel()
+	if h.done != nil {
+		Eventually(h.done).Should(Receive())
+		h.done = nil
+	}
+}
+
+func (f *fleet) create(ctx context.Context, name string, spec v1alpha1.TalosOperationSpec) *v1alpha1.TalosOperation {
+	GinkgoHelper()
+	spec.ClusterName = "c"
+	op := &v1alpha1.TalosOperation{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: spec}
+	Expect(admin.Create(ctx, op)).To(Succeed())
+	return op
+}
+
+func upgrade() v1alpha1.TalosOperationSpec {
+	return v1alpha1.TalosOperationSpec{Kind: v1alpha1.TalosKind}
+}
+
+func reboot(machine string) v1alpha1.TalosOperationSpec {
+	return v1alpha1.TalosOperationSpec{Kind: v1alpha1.NodeKind, Node: &v1alpha1.NodeParameters{Machine: machine, Action: v1alpha1.RebootAction}}
+}
+
+// now reads an operation again and again, for Eventually.
+func now(ctx context.Context, op *v1alpha1.TalosOperation) func() (*v1alpha1.TalosOperation, error) {
+	return func() (*v1alpha1.TalosOperation, error) {
+		current := &v1alpha1.TalosOperation{}
+		err := admin.Get(ctx, client.ObjectKeyFromObject(op), current)
+		return current, err
+	}
+}
+
+func change[T client.Object](ctx context.Context, object T, mutate func(T)) {
+	GinkgoHelper()
+	Eventually(func() error {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		mutate(object)
+		return admin.Update(ctx, object)
+	}).Should(Succeed())
+}
+
+func haveCondition(kind string, status metav1.ConditionStatus, reason string, message types.GomegaMatcher) types.GomegaMatcher {
+	return WithTransform(func(o interface{ GetConditions() []metav1.Condition }) metav1.Condition {
+		for _, condition := range o.GetConditions() {
+			if condition.Type == kind {
+				return condition
+			}
+		}
+		return metav1.Condition{}
+	}, And(HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", message)))
+}
+
+func beCompleted() types.GomegaMatcher {
+	return HaveField("Status.Phase", v1alpha1.OperationCompleted)
+}
+
+func bePaused(reason string, message types.GomegaMatcher) types.GomegaMatcher {
+	return And(HaveField("Status.Phase", v1alpha1.OperationPaused), haveCondition("Paused", metav1.ConditionTrue, reason, message))
+}
+
+// calls are the minutes of the Talos API, with node names for addresses.
+func (f *fleet) calls(kinds ...string) []string {
+	names := map[string]string{}
+	for name, address := range maps.All(f.addresses) {
+		names[address] = name
+	}
+	var list []string
+	for _, line := range f.talos.Calls() {
+		var call, address string
+		if _, err := fmt.Sscanf(line, "%s %s", &call, &address); err != nil {
+			panic(err)
+		}
+		if len(kinds) == 0 || slices.Contains(kinds, call) {
+			list = append(list, call+" "+names[address])
+		}
+	}
+	return list
+}
+
+// errForbidden is what an API server answers to who may not evict.
+var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "pods/eviction"}, "p", errors.New("may not"))

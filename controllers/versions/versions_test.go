@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package versions
+
+import (
+	"testing"
+
+	"github.com/blang/semver/v4"
+	. "github.com/onsi/gomega"
+)
+
+// Cases F5 and F6: with and without v, and a hint for what lacks its patch level.
+func TestCaseF5F6Normalize(t *testing.T) {
+	for name, row := range map[string]struct{ in, out, err string }{
+		"with v":            {in: "v1.14.1", out: "v1.14.1"},
+		"without v":         {in: "1.14.1", out: "v1.14.1"},
+		"spaces around":     {in: " v1.14.1\n", out: "v1.14.1"},
+		"pre-release":       {in: "v1.14.0-rc.1", out: "v1.14.0-rc.1"},
+		"no patch level":    {in: "1.32", err: `version "1.32" has no patch level: did you mean 1.32.0?`},
+		"no patch level, v": {in: "v1.32", err: `version "v1.32" has no patch level: did you mean v1.32.0?`},
+		"leading zero":      {in: "1.03.1", err: `version "1.03.1" is not of the form v1.2.3`},
+		"empty":             {in: "", err: `version "" is not of the form v1.2.3`},
+		"a word":            {in: "latest", err: `version "latest" is not of the form v1.2.3`},
+		"two v":             {in: "vv1.14.1", err: `version "vv1.14.1" is not of the form v1.2.3`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			out, err := Normalize(row.in)
+			if row.err != "" {
+				g.Expect(err).To(MatchError(row.err))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(out).To(Equal(row.out))
+		})
+	}
+}
+
+func TestHasLifecycleAPI(t *testing.T) {
+	for version, want := range map[string]bool{
+		"1.12.9": false, "1.13.0-beta.1": true, "1.13.0": true, "1.14.1": true, "2.0.0": true,
+	} {
+		NewWithT(t).Expect(HasLifecycleAPI(semver.MustParse(version))).To(Equal(want), version)
+	}
+}
+
+// Case C16: a path that nobody may take is refused, one that nobody has tested may be overridden.
+func TestCaseC16TalosUpgrade(t *testing.T) {
+	for name, row := range map[string]struct {
+		from, to    string
+		message     string
+		overridable bool
+	}{
+		"patch":                 {from: "v1.14.0", to: "v1.14.1"},
+		"minor":                 {from: "v1.13.9", to: "v1.14.1"},
+		"the same":              {from: "v1.14.1", to: "v1.14.1"},
+		"from a pre-release":    {from: "v1.14.0-rc.1", to: "v1.14.0"},
+		"ten after nine":        {from: "v1.14.9", to: "v1.14.10"},
+		"not final":             {from: "v1.13.9", to: "v1.14.0-rc.1", message: "v1.14.0-rc.1 is not a final version"},
+		"older patch":           {from: "v1.14.1", to: "v1.14.0", message: "v1.14.0 is older than the running v1.14.1"},
+		"older minor":           {from: "v1.14.1", to: "v1.13.9", message: "a downgrade is no upgrade"},
+		"skips a minor":         {from: "v1.12.4", to: "v1.14.1", message: "go by way of the latest v1.13 first", overridable: true},
+		"skips two":             {from: "v1.11.4", to: "v1.14.1", message: "v1.14.1 does not follow v1.11.4"},
+		"nobody knows the host": {from: "v0.14.0", to: "v1.14.1", message: "v1.14.1 does not follow v0.14.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			objection, err := TalosUpgrade(row.from, row.to)
+			g.Expect(err).NotTo(HaveOccurred())
+			if row.message == "" {
+				g.Expect(objection).To(BeNil())
+				return
+			}
+			g.Expect(objection).NotTo(BeNil())
+			g.Expect(objection.Message).To(ContainSubstring(row.message))
+			g.Expect(objection.Overridable).To(Equal(row.overridable))
+		})
+	}
+}
+
+func TestTalosUpgradeOfWhatIsNoVersion(t *testing.T) {
+	g := NewWithT(t)
+	_, err := TalosUpgrade("unknown", "v1.14.1")
+	g.Expect(err).To(MatchError(ContainSubstring(`"unknown"`)))
+	_, err = TalosUpgrade("v1.14.1", "1.15")
+	g.Expect(err).To(MatchError(ContainSubstring("did you mean 1.15.0?")))
+}
+
+// A path is antisymmetric: if one version may follow another that is not the same, the other may not follow it.
+func TestTalosUpgradeGoesOneWay(t *testing.T) {
+	g := NewWithT(t)
+	all := []string{"v1.11.6", "v1.12.0", "v1.12.4", "v1.13.0", "v1.13.9", "v1.14.0", "v1.14.1"}
+	for i, from := range all {
+		for j, to := range all {
+			objection, err := TalosUpgrade(from, to)
+			g.Expect(err).NotTo(HaveOccurred())
+			switch {
+			case j < i:
+				g.Expect(objection).NotTo(BeNil(), "%s to %s", from, to)
+			case j == i:
+				g.Expect(objection).To(BeNil(), "%s to %s", from, to)
+			}
+		}
+	}
+}
+
+// Case C15: the pair (Talos, Kubernetes) after the change is checked.
+func TestCaseC15KubernetesOn(t *testing.T) {
+	for name, row := range map[string]struct {
+		talos, kubernetes string
+		objects           bool
+	}{
+		"inside":    {"v1.14.1", "v1.36.3", false},
+		"lowest":    {"v1.14.1", "v1.32.0", false},
+		"highest":   {"v1.14.1", "v1.37.0", false},
+		"too old":   {"v1.14.1", "v1.31.9", true},
+		"too new":   {"v1.13.9", "v1.37.0", true},
+		"without v": {"1.14.1", "1.36.3", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			objection, err := KubernetesOn(row.talos, row.kubernetes)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(objection != nil).To(Equal(row.objects))
+			if objection != nil {
+				g.Expect(objection.Overridable).To(BeTrue())
+				g.Expect(objection.Message).To(HavePrefix("Talos " + row.talos + " does not support the running Kubernetes " + row.kubernetes))
+			}
+		})
+	}
+	t.Run("no versions", func(t *testing.T) {
+		g := NewWithT(t)
+		_, err := KubernetesOn("v1.14", "v1.36.3")
+		g.Expect(err).To(HaveOccurred())
+		_, err = KubernetesOn("v1.14.1", "new")
+		g.Expect(err).To(MatchError(ContainSubstring(`"new"`)))
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"v1.14.1", "1.32", "", "v", "1.2.3-a+b"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		normal, err := Normalize(text)
+		if err != nil {
+			return
+		}
+		again, err := Normalize(normal)
+		if err != nil || again != normal {
+			t.Fatalf("%q becomes %q, and that %q: %v", text, normal, again, err)
+		}
+	})
+}

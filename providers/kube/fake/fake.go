@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fake stands in for the Kubernetes API of targets in tests: it takes orders and keeps minutes.
+package fake
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"ichor.maesh.dev/hub/providers/guard"
+	"ichor.maesh.dev/hub/providers/kube"
+	"ichor.maesh.dev/hub/providers/script"
+	"ichor.maesh.dev/hub/providers/target"
+)
+
+// Kube is a kube.Provider whose Nodes live in memory.
+type Kube struct {
+	*script.Script
+
+	mu    sync.Mutex
+	nodes map[string]*kube.Node
+}
+
+// New returns a Kube without Nodes.
+func New() *Kube { return &Kube{Script: script.New(), nodes: map[string]*kube.Node{}} }
+
+// Set adds or replaces a Node.
+func (k *Kube) Set(node kube.Node) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.nodes[node.Name] = &node
+}
+
+// Change changes a Node.
+func (k *Kube) Change(name string, change func(*kube.Node)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change(k.nodes[name])
+}
+
+// Get is a Node as it is now.
+func (k *Kube) Get(name string) kube.Node {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return *k.nodes[name]
+}
+
+// Reader implements kube.Provider.
+func (k *Kube) Reader(context.Context, target.Target) (kube.Reader, error) {
+	return &client{Kube: k}, nil
+}
+
+// Writer implements kube.Provider.
+func (k *Kube) Writer(_ context.Context, _ target.Target, g guard.Func) (kube.Writer, error) {
+	return &client{Kube: k, guard: g}, nil
+}
+
+type client struct {
+	*Kube
+
+	guard guard.Func
+}
+
+func (c *client) Version(context.Context) (string, error) { return "v1.35.2", nil }
+
+func (c *client) Nodes(context.Context) ([]kube.Node, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []kube.Node
+	for _, node := range c.nodes {
+		list = append(list, *node)
+	}
+	return list, nil
+}
+
+func (c *client) Node(_ context.Context, name string) (*kube.Node, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	node, ok := c.nodes[name]
+	if !ok {
+		return nil, nil
+	}
+	found := *node
+	return &found, nil
+}
+
+func (c *client) change(ctx context.Context, call, name string, effect func(*kube.Node)) error {
+	if err := guard.Check(guard.With(ctx, c.guard), call); err != nil {
+		return err
+	}
+	return c.Run(ctx, call, name, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		node, ok := c.nodes[name]
+		if !ok {
+			return fmt.Errorf("node %q not found", name)
+		}
+		effect(node)
+		return nil
+	})
+}
+
+func (c *client) Cordon(ctx context.Context, name, owner string) error {
+	return c.change(ctx, "Cordon", name, func(node *kube.Node) {
+		if !node.Unschedulable {
+			node.Unschedulable, node.CordonedBy = true, owner
+		}
+	})
+}
+
+func (c *client) Drain(ctx context.Context, name string) error {
+	return c.change(ctx, "Drain", name, func(*kube.Node) {})
+}
+
+func (c *client) Uncordon(ctx context.Context, name, owner string) error {
+	return c.change(ctx, "Uncordon", name, func(node *kube.Node) {
+		if node.CordonedBy == owner {
+			node.Unschedulable, node.CordonedBy = false, ""
+		}
+	})
+}
