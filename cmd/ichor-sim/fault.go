@@ -28,7 +28,7 @@ func newFaultAddCommand(g *globals) *cobra.Command {
 		Use:   "add FAULT",
 		Short: "Put a fault in force",
 		Long:  "Put a fault in force and print its ID.\n\nFaults:\n" + describeFaults(),
-		Example: `  ichor-sim fault add installer-exit --node demo-1-cp-1 --set code=4 --times 1
+		Example: `  ichor-sim fault add installer-exit --cluster demo-1 --node cp-1 --set code=4 --times 1
   ichor-sim fault add unreachable --cluster demo-2 --set api=talos --set mode=blackhole`,
 		Args: cobra.ExactArgs(1),
 	}

@@ -26,7 +26,7 @@ func newJournalCommand(g *globals) *cobra.Command {
 and events are kept for the whole run, the latest reads as well. Followed calls
 show twice: when they arrive and when they end.`,
 		Example: `  ichor-sim journal --cluster demo-1 --method 'LifecycleService/*'
-  ichor-sim journal --node demo-1-cp-1 -f`,
+  ichor-sim journal --cluster demo-1 --node cp-1 -f`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()

@@ -119,6 +119,15 @@ func (l *Locks) Acquire(ctx context.Context, cluster client.ObjectKey, owner met
 	return want, nil
 }
 
+// Holder is who holds the lock of a cluster; its identity is empty if nobody does.
+func (l *Locks) Holder(ctx context.Context, cluster client.ObjectKey) (Holder, error) {
+	lease, err := l.read(ctx, cluster)
+	if err != nil || lease == nil {
+		return Holder{}, err
+	}
+	return HolderOf(lease), nil
+}
+
 func (l *Locks) mayEnter(ctx context.Context, lease *coordinationv1.Lease, current, want Holder, mayTakeOver TakeOver) (bool, error) {
 	switch {
 	case current.Identity == "" || current == want:

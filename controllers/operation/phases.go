@@ -243,8 +243,8 @@ func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err erro
 		return true, err
 	}
 	if first != nil {
-		s.why = comesFirst(first)
-		return true, nil
+		s.why, err = r.queued(ctx, s, first)
+		return true, err
 	}
 	if ready, err := r.enter(ctx, s); err != nil || !ready {
 		return true, err
@@ -256,6 +256,15 @@ func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err erro
 	setLock(s.op, metav1.ConditionTrue, v1alpha1.LockHeldReason, "")
 	s.event(v1alpha1.LockTakenEvent, "Lock", "took the lock of cluster %s", s.op.Spec.ClusterName)
 	return true, nil // Status first: it wakes us.
+}
+
+// queued says what an operation waits for that is not the first in the queue: for whoever has the lock, or else for the first.
+func (r *Reconciler) queued(ctx context.Context, s *scope, first *v1alpha1.TalosOperation) (*pause, error) {
+	holder, err := r.Locks.Holder(ctx, s.clusterKey())
+	if err != nil || holder.Identity == "" {
+		return comesFirst(first), err
+	}
+	return lockHeld(holder), nil
 }
 
 // enter makes sure that the lock names this operation and carries the epoch of this process.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -75,13 +76,17 @@ func (i installer) installDefinitions(ctx context.Context) error {
 	for _, definition := range own {
 		group.Go(func() error { return i.apply(groupCtx, crdResource, definition) })
 	}
-	for _, definition := range clusterAPI {
-		group.Go(func() error { return i.createOnce(groupCtx, crdResource, definition) })
+	served := slices.Concat(own, clusterAPI)
+	for index, definition := range clusterAPI {
+		group.Go(func() (err error) {
+			served[len(own)+index], err = i.createOnce(groupCtx, crdResource, definition)
+			return err
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return i.waitServed(ctx, own)
+	return i.waitServed(ctx, served)
 }
 
 func (i installer) installRoles(ctx context.Context) error {
@@ -128,13 +133,17 @@ func (i installer) apply(ctx context.Context, resource schema.GroupVersionResour
 	return nil
 }
 
-// createOnce creates an object where there is none of its name; one that is there belongs to somebody else.
-func (i installer) createOnce(ctx context.Context, resource schema.GroupVersionResource, object *unstructured.Unstructured) error {
-	options := metav1.CreateOptions{FieldManager: fieldManager}
-	if _, err := i.client.Resource(resource).Create(ctx, object, options); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
+// createOnce creates an object where there is none of its name, and returns the one that is there: it may belong to somebody else.
+func (i installer) createOnce(ctx context.Context, resource schema.GroupVersionResource, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	client := i.client.Resource(resource)
+	there, err := client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsAlreadyExists(err) {
+		there, err = client.Get(ctx, object.GetName(), metav1.GetOptions{})
 	}
-	return nil
+	if err != nil {
+		return nil, fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return there, nil
 }
 
 // waitServed returns when discovery knows every resource of the definitions, so that clients that map kinds to

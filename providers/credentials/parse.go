@@ -90,7 +90,7 @@ func checkUser(user *clientcmdapi.AuthInfo, name string) error {
 
 // ParseTalosconfig reads one context of a talosconfig: the wanted one, else the one named like the cluster, else the only one.
 func ParseTalosconfig(data []byte, wanted, cluster string) (*Talosconfig, error) {
-	file, err := clientconfig.FromBytes(data)
+	file, err := loadTalosconfig(data)
 	if err != nil {
 		return nil, fmt.Errorf("talosconfig is %w: %w", ErrInvalid, err)
 	}
@@ -107,6 +107,16 @@ func ParseTalosconfig(data []byte, wanted, cluster string) (*Talosconfig, error)
 		return nil, fmt.Errorf("talosconfig is %w: context %q: %w", ErrInvalid, name, err)
 	}
 	return &Talosconfig{Context: chosen, Name: name, Expires: expires}, nil
+}
+
+// loadTalosconfig survives that machinery panics about a context without content: a Secret must not end the hub.
+func loadTalosconfig(data []byte) (file *clientconfig.Config, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			file, err = nil, fmt.Errorf("it cannot be read: %v", cause)
+		}
+	}()
+	return clientconfig.FromBytes(data)
 }
 
 func chooseContext(file *clientconfig.Config, wanted, cluster string) (string, error) {

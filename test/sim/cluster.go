@@ -115,7 +115,7 @@ func (c *Cluster) identities() []machine.Identity {
 
 // identity derives the hardware's IDs from the cluster's own, so that they survive a restart and differ between simulators.
 func (c *Cluster) identity(kind string, i, octet int, controlPlane bool) machine.Identity {
-	name := c.spec.Name + "-" + kind + "-" + strconv.Itoa(i+1)
+	name := kind + "-" + strconv.Itoa(i+1)
 	id := uuid.NewSHA1(uuid.NameSpaceOID, []byte(c.pki.Bundle.Cluster.ID+"/"+name))
 	return machine.Identity{
 		Cluster: c.spec.Name, Name: name, Address: c.sim.network.address(c.index, octet+i),

@@ -60,7 +60,7 @@ type Options struct {
 
 // ClusterSpec describes one cluster.
 type ClusterSpec struct {
-	// Name is the cluster's name; its nodes are <name>-cp-<n> and <name>-worker-<n>.
+	// Name is the cluster's name; its nodes are cp-<n> and worker-<n>.
 	Name string `json:"name"`
 	// ControlPlanes and Workers are how many machines it has.
 	ControlPlanes int `json:"controlPlanes"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	. "github.com/onsi/gomega"
@@ -233,7 +234,7 @@ func TestUpgradeTo114ShowsTheNewResources(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, small)
 	c := talosClient(t, s.Cluster("small").Talosconfig())
-	worker := s.Cluster("small").Node("small-worker-1")
+	worker := s.Cluster("small").Node("worker-1")
 	ctx := client.WithNode(within(t), worker.Address())
 	_, err := safe.StateGetByID[*runtime.BootID](ctx, c.COSI, runtime.BootIDID)
 	g.Expect(status.Code(err)).To(Equal(codes.PermissionDenied), "1.13 does not know the type")
@@ -252,7 +253,7 @@ func TestUpgradeTo114ShowsTheNewResources(t *testing.T) {
 func TestInstallRefusals(t *testing.T) {
 	s := start(t, small)
 	c := talosClient(t, s.Cluster("small").Talosconfig())
-	worker := s.Cluster("small").Node("small-worker-1")
+	worker := s.Cluster("small").Node("worker-1")
 	ctx := client.WithNode(t.Context(), worker.Address())
 
 	t.Run("an image that was not pulled", func(t *testing.T) {
@@ -282,7 +283,7 @@ func TestInstallerExitCode(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, small)
 	c := talosClient(t, s.Cluster("small").Talosconfig())
-	worker := s.Cluster("small").Node("small-worker-1")
+	worker := s.Cluster("small").Node("worker-1")
 	ctx := client.WithNode(within(t), worker.Address())
 	_, err := s.Inject(fault.Fault{
 		Name: fault.InstallerExit, Node: worker.Name(), Times: 1, Params: map[string]string{fault.ParamCode: "7"},
@@ -301,10 +302,11 @@ func TestInstallerExitCode(t *testing.T) {
 
 func TestInstallerOutlivesItsCaller(t *testing.T) {
 	g := NewWithT(t)
-	timings := sim.DefaultTimings()
-	s := startWith(t, sim.Options{Dir: t.TempDir(), Speed: 10, Timings: &timings, Clusters: []sim.ClusterSpec{small}})
+	timings := sim.DefaultTimings().Scaled(fast)
+	timings.Install = time.Second // Long enough for a second call, even on a busy machine.
+	s := startWith(t, sim.Options{Dir: t.TempDir(), Timings: &timings, Clusters: []sim.ClusterSpec{small}})
 	c := talosClient(t, s.Cluster("small").Talosconfig())
-	worker := s.Cluster("small").Node("small-worker-1")
+	worker := s.Cluster("small").Node("worker-1")
 	ctx := client.WithNode(within(t), worker.Address())
 	name, err := pull(ctx, c, factoryImage+":v1.13.9")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -329,7 +331,7 @@ func TestFallback(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, small)
 	c := talosClient(t, s.Cluster("small").Talosconfig())
-	worker := s.Cluster("small").Node("small-worker-1")
+	worker := s.Cluster("small").Node("worker-1")
 	ctx := client.WithNode(within(t), worker.Address())
 	_, err := s.Inject(fault.Fault{Name: fault.Fallback, Node: worker.Name(), Times: 1})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -350,7 +352,7 @@ func TestMetaWriteLosesTheWayBack(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, small)
 	c := talosClient(t, s.Cluster("small").Talosconfig())
-	worker := s.Cluster("small").Node("small-worker-1")
+	worker := s.Cluster("small").Node("worker-1")
 	ctx := client.WithNode(within(t), worker.Address())
 	g.Expect(pullAndInstall(ctx, c, factoryImage+":v1.13.9")).To(BeZero())
 	g.Expect(worker.State().UpgradePending).To(BeTrue())
@@ -364,7 +366,7 @@ func TestRollback(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, small)
 	c := talosClient(t, s.Cluster("small").Talosconfig())
-	worker := s.Cluster("small").Node("small-worker-1")
+	worker := s.Cluster("small").Node("worker-1")
 	ctx := client.WithNode(within(t), worker.Address())
 	g.Expect(c.Rollback(ctx)).NotTo(Succeed(), "there is no other slot")
 	g.Expect(pullAndInstall(ctx, c, factoryImage+":v1.13.9")).To(BeZero())

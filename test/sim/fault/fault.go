@@ -14,7 +14,7 @@ type Fault struct {
 	Name string `json:"name"`
 	// Cluster limits the fault to one cluster; empty means all.
 	Cluster string `json:"cluster,omitempty"`
-	// Node limits the fault to one node; empty means all.
+	// Node limits the fault to the nodes of that name; empty means all.
 	Node string `json:"node,omitempty"`
 	// Times is how often it fires; zero means until it is cleared.
 	Times int `json:"times,omitempty"`

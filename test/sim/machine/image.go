@@ -47,22 +47,25 @@ var (
 
 // ResolveImage looks a reference up in the registries that the simulation pretends to have.
 func ResolveImage(ref string) (Image, error) {
-	named, err := reference.ParseDockerRef(ref)
+	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil {
 		return Image{}, fmt.Errorf("%w %q: %w", ErrInvalidReference, ref, err)
 	}
-	tagged, ok := named.(reference.Tagged)
+	tagged, ok := reference.TagNameOnly(named).(reference.Tagged)
 	if !ok {
+		return Image{}, fmt.Errorf("%s: a digest without a tag: %w", ref, ErrNoSuchImage)
+	}
+	image := describe(named.Name() + ":" + tagged.Tag())
+	if digested, ok := named.(reference.Digested); ok && digested.Digest().String() != image.Digest {
 		return Image{}, fmt.Errorf("%s: %w", ref, ErrNoSuchImage)
 	}
-	image := describe(named.String())
 	switch domain, path := reference.Domain(named), reference.Path(named); {
 	case domain == "factory.talos.dev":
 		image.System, ok = factorySystem(path, tagged.Tag())
 	case domain == "ghcr.io" && path == "siderolabs/installer":
 		image.System, ok = plainSystem(tagged.Tag())
 	default:
-		ok = plainImages.MatchString(named.String())
+		ok = plainImages.MatchString(named.Name())
 	}
 	if !ok {
 		return Image{}, fmt.Errorf("%s: %w", ref, ErrNoSuchImage)

@@ -34,7 +34,7 @@ type sequence struct {
 // Reboot starts the reboot sequence and returns the actor ID of its events. It does not drain anything.
 func (m *Machine) Reboot() string {
 	return m.start(sequenceReboot, func(s *sequence) {
-		if m.windDown(s, runtime.MachineStageRebooting) && m.away(s, "reboot") {
+		if m.windDown(s, runtime.MachineStageRebooting) && m.away(s, "reboot", true) {
 			m.boot(s)
 		}
 	})
@@ -43,8 +43,8 @@ func (m *Machine) Reboot() string {
 // Shutdown starts the shutdown sequence and returns the actor ID of its events. The machine then stays down.
 func (m *Machine) Shutdown() string {
 	return m.start(sequenceShutdown, func(s *sequence) {
-		if m.windDown(s, runtime.MachineStageShuttingDown) && m.away(s, "shutdown") {
-			m.advance(s, func() { m.state.PoweredOff, m.sequence = true, nil })
+		if m.windDown(s, runtime.MachineStageShuttingDown) {
+			m.away(s, "shutdown", false)
 		}
 	})
 }
@@ -69,9 +69,7 @@ func (m *Machine) PowerOff() {
 	m.mu.Lock()
 	s := m.replace(sequenceShutdown)
 	m.mu.Unlock()
-	if m.away(s, "power off") {
-		m.advance(s, func() { m.state.PoweredOff, m.sequence = true, nil })
-	}
+	m.away(s, "power off", false)
 }
 
 // PowerOn boots a machine that is off; it does nothing to one that is not.
@@ -138,11 +136,15 @@ func (m *Machine) windDown(s *sequence, stage runtime.MachineStage) bool {
 		timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.Stop) == nil
 }
 
-// away takes the APIs, the etcd member and the kubelet down, and ends what else was running.
-func (m *Machine) away(s *sequence, why string) bool {
+// away takes the APIs, the etcd member and the kubelet down, and ends what else was running. The sequence goes on only if
+// the machine is to come back.
+func (m *Machine) away(s *sequence, why string, comesBack bool) bool {
 	m.Events().stopped(s.name, s.actor)
 	ok := m.advance(s, func() {
 		m.endLife()
+		if !comesBack {
+			m.state.PoweredOff, m.sequence = true, nil
+		}
 		m.state.APIUp, m.state.EtcdUp, m.state.KubeletReady = false, false, false
 		m.state.Ready, m.state.Installing = false, false
 	})

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/observe"
+)
+
+var c1 = types.NamespacedName{Namespace: "default", Name: "c1"}
+
+const approvedAt = "ichor.maesh.dev/members-approved-at"
+
+// Case A17: initial approval ends with a look at a whole cluster; nothing that was seen is not that.
+func TestCaseA17EndOfInitialApproval(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*probe)
+		ends   bool
+	}{
+		"everything matches": {func(*probe) {}, true},
+		"no credentials":     {func(p *probe) { p.credentials.reason = "Missing" }, false},
+		"no Kubernetes":      {func(p *probe) { p.kubeTrouble = "no answer" }, false},
+		"no Talos":           {func(p *probe) { p.talosTrouble = "no answer" }, false},
+		"no Nodes":           {func(p *probe) { p.nodes = nil }, false},
+		"no machines":        {func(p *probe) { p.machines = nil }, false},
+		"a machine is silent": {func(p *probe) {
+			p.machines["10.0.1.1"] = found{address: "10.0.1.1", trouble: "no answer"}
+		}, false},
+		"a control plane without etcd": {func(p *probe) {
+			f := p.machines["10.0.0.1"]
+			f.etcd = nil
+			p.machines["10.0.0.1"] = f
+		}, false},
+		"no control plane": {func(p *probe) { delete(p.machines, "10.0.0.1") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			r, facts := world(t)
+			whole := seeing(answering("10.0.0.1", "ControlPlane", "cp-1", "u1"), answering("10.0.1.1", "Worker", "w-1", "u2"))
+			g.Expect(r.discover(t.Context(), facts, whole)).To(Succeed())
+			g.Expect(r.record(t.Context(), facts, whole)).To(Succeed())
+			row.change(&whole)
+			g.Expect(r.endInitialApproval(t.Context(), facts, whole)).To(Succeed())
+
+			cluster := &v1alpha1.TalosCluster{}
+			g.Expect(r.Client.Get(t.Context(), c1, cluster)).To(Succeed())
+			g.Expect(cluster.Annotations).To(Equal(facts.Cluster.Annotations))
+			if row.ends {
+				g.Expect(cluster.Annotations).To(HaveKeyWithValue(approvedAt, "2026-01-02T03:04:05Z"))
+			} else {
+				g.Expect(cluster.Annotations).NotTo(HaveKey(approvedAt))
+			}
+		})
+	}
+}
+
+func TestInitialApprovalEndsOnce(t *testing.T) {
+	g := NewWithT(t)
+	r, facts := world(t)
+	facts.Cluster.Annotations = map[string]string{approvedAt: "2025-01-01T00:00:00Z"}
+	g.Expect(r.discoverAndRecord(t.Context(), facts, seeing(answering("10.0.0.1", "ControlPlane", "cp-1", "u1")))).To(Succeed())
+	g.Expect(facts.Cluster.Annotations).To(HaveKeyWithValue(approvedAt, "2025-01-01T00:00:00Z"))
+}
+
+func TestClusterOf(t *testing.T) {
+	g := NewWithT(t)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "c1"}}}
+	g.Expect(clusterOf(t.Context(), lease)).To(Equal([]reconcile.Request{{NamespacedName: c1}}))
+	lease.Labels = nil
+	g.Expect(clusterOf(t.Context(), lease)).To(BeEmpty())
+}
+
+func TestLockHolder(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := world(t)
+	holder, err := r.lockHolder(t.Context(), c1)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(holder).To(BeEmpty())
+	g.Expect(r.Client.Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1-ichor-lock"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("ichor-controller/op/default/op-1")},
+	})).To(Succeed())
+	holder, err = r.lockHolder(t.Context(), c1)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(holder).To(Equal("ichor-controller/op/default/op-1"))
+}
+
+func TestIgnoreRaces(t *testing.T) {
+	g := NewWithT(t)
+	machines := v1alpha1.GroupVersion.WithResource("talosmachines").GroupResource()
+	broken := errors.New("broken")
+	g.Expect(ignoreRaces(nil)).To(Succeed())
+	g.Expect(ignoreRaces(apierrors.NewAlreadyExists(machines, "x"))).To(Succeed())
+	g.Expect(ignoreRaces(apierrors.NewConflict(machines, "x", broken))).To(Succeed())
+	g.Expect(ignoreRaces(broken)).To(MatchError(broken))
+}
+
+type forgetter []types.NamespacedName
+
+func (f *forgetter) Forget(key types.NamespacedName) { *f = append(*f, key) }
+
+// A target that is gone is forgotten, connections included; its machines stay as they are.
+func TestReconcileForgets(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := world(t, recorded("c1-w-1", "w-1", "Worker", "10.0.1.1", "u1"))
+	gone := &forgetter{}
+	r.Forgetters = []Forgetter{gone}
+	r.observer = observe.New(t.Context(), r.Clock, Probes, func(types.NamespacedName) {})
+	g.Expect(r.Client.Delete(t.Context(), &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}})).To(Succeed())
+	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: c1})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(*gone).To(Equal(forgetter{c1}))
+	g.Expect(r.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "c1-w-1"}, &v1alpha1.TalosMachine{})).To(Succeed())
+}

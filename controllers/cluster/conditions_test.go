@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/targets"
+)
+
+// seen is a cluster of one control plane and one worker in which all is well, with its facts.
+func seen(t *testing.T) (targets.Facts, probe) {
+	t.Helper()
+	whole := seeing(answering("10.0.0.1", "ControlPlane", "cp-1", "u1"), answering("10.0.1.1", "Worker", "w-1", "u2"))
+	facts := targets.Facts{
+		Cluster: &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "c1", Generation: 7, Annotations: map[string]string{approvedAt: "2026-01-01T00:00:00Z"},
+		}},
+		Machines: []v1alpha1.TalosMachine{
+			recorded("c1-cp-1", "cp-1", "ControlPlane", "10.0.0.1", "u1"), recorded("c1-w-1", "w-1", "Worker", "10.0.1.1", "u2"),
+		},
+	}
+	for i := range facts.Machines {
+		describe(&facts.Machines[i], whole)
+	}
+	return facts, whole
+}
+
+type state struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+var (
+	unobserved = state{"Unknown", "NotYetObserved", ""}
+	unusable   = state{"Unknown", "NotYetObserved", "the credentials cannot be used"}
+	available  = state{"True", "Available", ""}
+)
+
+func notAvailable(why string) state { return state{"False", "NotAvailable", why} }
+
+func silence(p *probe, addresses ...string) {
+	for _, address := range addresses {
+		p.machines[address] = found{address: address, role: p.machines[address].role, trouble: "no answer"}
+	}
+}
+
+// Every row names a fault, and what each condition says of it. What a row does not name is as in a cluster in which all is well.
+func TestConditions(t *testing.T) {
+	well := map[string]state{
+		"Available": available, "CredentialsValid": {"True", "Valid", ""}, "KubernetesReachable": {"True", "Reachable", ""},
+		"TalosReachable": {"True", "Reachable", ""}, "MachinesDiscovered": {"True", "Discovered", ""}, "EtcdHealthy": {"True", "Healthy", ""},
+		"SpecInSync": {"True", "NotDeclared", ""},
+	}
+	for name, row := range map[string]struct {
+		change func(*targets.Facts, *probe)
+		want   map[string]state
+	}{
+		"all is well": {func(*targets.Facts, *probe) {}, nil},
+		"a Secret is missing": {
+			func(_ *targets.Facts, p *probe) {
+				*p = probe{credentials: credentialTrouble{"Missing", "secret default/c1-talosconfig is missing"}}
+			},
+			map[string]state{
+				"Available":        notAvailable("CredentialsValid: secret default/c1-talosconfig is missing"),
+				"CredentialsValid": {"False", "Missing", "secret default/c1-talosconfig is missing"}, "KubernetesReachable": unusable,
+				"TalosReachable": unusable, "MachinesDiscovered": {"Unknown", "NotYetObserved", "the target does not answer"}, "EtcdHealthy": unusable,
+			},
+		},
+		"a certificate has ended (A10)": {
+			func(_ *targets.Facts, p *probe) { p.expires = now.Add(-time.Second) },
+			map[string]state{
+				"Available":        notAvailable("CredentialsValid: a client certificate ended on 2026-01-02"),
+				"CredentialsValid": {"False", "Expired", "a client certificate ended on 2026-01-02"},
+			},
+		},
+		"a certificate ends soon (A10)": {
+			func(_ *targets.Facts, p *probe) { p.expires = now.Add(30*24*time.Hour - time.Second) },
+			map[string]state{"CredentialsValid": {"True", "ExpiringSoon", "a client certificate ends on 2026-02-01"}},
+		},
+		"a certificate ends in a month": {func(_ *targets.Facts, p *probe) { p.expires = now.Add(30*24*time.Hour + time.Second) }, nil},
+		"Kubernetes does not answer": {
+			func(_ *targets.Facts, p *probe) { p.kubeTrouble, p.nodes = "no answer", nil },
+			map[string]state{
+				"Available": notAvailable("KubernetesReachable: no answer"), "KubernetesReachable": {"False", "NotReachable", "no answer"},
+				"MachinesDiscovered": {"Unknown", "NotYetObserved", "the target does not answer"},
+			},
+		},
+		"Talos does not answer": {
+			func(_ *targets.Facts, p *probe) {
+				p.talosTrouble = "no answer"
+				silence(p, "10.0.0.1", "10.0.1.1")
+			},
+			map[string]state{
+				"Available":          notAvailable("TalosReachable: no machine answers: no answer"),
+				"TalosReachable":     {"False", "NotReachable", "no machine answers: no answer"},
+				"MachinesDiscovered": {"Unknown", "NotYetObserved", "the target does not answer"},
+				"EtcdHealthy":        {"False", "NotHealthy", "the etcd member of c1-cp-1 does not answer: no answer"},
+			},
+		},
+		"no machine was found": {
+			func(_ *targets.Facts, p *probe) { p.machines, p.talosTrouble = nil, "no answer" },
+			map[string]state{
+				"Available":          notAvailable("TalosReachable: no machine answers: no answer"),
+				"TalosReachable":     {"False", "NotReachable", "no machine answers: no answer"},
+				"MachinesDiscovered": {"Unknown", "NotYetObserved", "the target does not answer"},
+				"EtcdHealthy":        {"False", "NotHealthy", "the etcd member of c1-cp-1 has not been asked"},
+			},
+		},
+		"a worker does not answer: the target works": {
+			func(_ *targets.Facts, p *probe) { silence(p, "10.0.1.1") },
+			map[string]state{
+				"TalosReachable":     {"False", "PartlyReachable", "10.0.1.1: no answer"},
+				"MachinesDiscovered": {"False", "Unmatched", "the machine at 10.0.1.1 does not answer: no answer"},
+			},
+		},
+		"a Node without machine": {
+			func(f *targets.Facts, _ *probe) { f.Machines[1].Status.NodeName = "another" },
+			map[string]state{"MachinesDiscovered": {"False", "Unmatched", `Node "w-1" has no machine`}},
+		},
+		"a Node without machine, from the beginning": {
+			func(f *targets.Facts, _ *probe) {
+				f.Machines[1].Status.NodeName = "another"
+				f.Cluster.Annotations = nil
+			},
+			map[string]state{
+				"Available":          notAvailable(`initial discovery: Node "w-1" has no machine`),
+				"MachinesDiscovered": {"False", "Unmatched", `Node "w-1" has no machine`},
+			},
+		},
+		"etcd is silent": {
+			func(_ *targets.Facts, p *probe) {
+				f := p.machines["10.0.0.1"]
+				f.etcd, f.etcdTrouble = nil, "no answer"
+				p.machines["10.0.0.1"] = f
+			},
+			map[string]state{"EtcdHealthy": {"False", "NotHealthy", "the etcd member of c1-cp-1 does not answer: no answer"}},
+		},
+		"a control plane that nobody approved does not count": {
+			func(f *targets.Facts, _ *probe) { f.Machines[0].Spec.Approval = "Pending" },
+			map[string]state{"EtcdHealthy": {"False", "NotHealthy", "no control plane is known"}},
+		},
+		"the spec asks for what runs": {
+			func(f *targets.Facts, _ *probe) { f.Cluster.Spec.TalosVersion = "v1.13.9" },
+			map[string]state{"SpecInSync": {"True", "InSync", ""}},
+		},
+		"the spec asks for more": {
+			func(f *targets.Facts, _ *probe) { f.Cluster.Spec.TalosVersion = "v1.14.1" },
+			map[string]state{"SpecInSync": {"False", "OutOfSync", "the machines run Talos v1.13.9 and the spec asks for v1.14.1; bring them there with: ichor upgrade talos v1.14.1 --cluster c1"}},
+		},
+		"the spec asks for what some run": {
+			func(f *targets.Facts, _ *probe) {
+				f.Cluster.Spec.TalosVersion = "v1.14.1"
+				f.Machines[0].Status.TalosVersion = "v1.14.1"
+			},
+			map[string]state{"SpecInSync": {"False", "OutOfSync", "the machines run Talos v1.13.9, v1.14.1 and the spec asks for v1.14.1; bring them there with: ichor upgrade talos v1.14.1 --cluster c1"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			facts, p := seen(t)
+			row.change(&facts, &p)
+			summarize(facts, p, true, "", now)
+			conditions := facts.Cluster.Status.Conditions
+			g.Expect(conditions).To(HaveLen(len(well)))
+			for _, c := range conditions {
+				want, named := row.want[c.Type]
+				if !named {
+					want = well[c.Type]
+				}
+				g.Expect(state{c.Status, c.Reason, c.Message}).To(Equal(want), c.Type)
+				g.Expect(c.ObservedGeneration).To(BeEquivalentTo(7))
+			}
+			before := facts.Cluster.DeepCopy()
+			summarize(facts, p, true, "", now)
+			g.Expect(facts.Cluster.Status).To(Equal(before.Status), "the same probe writes the same status")
+		})
+	}
+}
+
+// Every condition is there from the first visit, and Unknown is not False. What was observed stays when a look is not fresh.
+func TestConditionsBeforeTheFirstLook(t *testing.T) {
+	g := NewWithT(t)
+	facts, p := seen(t)
+	summarize(facts, probe{}, false, "", now)
+	g.Expect(facts.Cluster.Status.Conditions).To(HaveLen(7))
+	for _, c := range facts.Cluster.Status.Conditions {
+		g.Expect(state{c.Status, c.Reason, c.Message}).To(Equal(unobserved), c.Type)
+	}
+	summarize(facts, p, true, "", now)
+	before := facts.Cluster.DeepCopy()
+	summarize(facts, probe{}, false, "", now)
+	g.Expect(facts.Cluster.Status).To(Equal(before.Status))
+}
+
+func TestSummarizeTheRest(t *testing.T) {
+	g := NewWithT(t)
+	facts, p := seen(t)
+	facts.Machines[1].Spec.Approval = "Pending"
+	p.nodes[1].Ready = false
+	describe(&facts.Machines[1], p)
+	summarize(facts, p, true, "ichor-controller/op/default/op-1", now)
+	status := facts.Cluster.Status
+	status.Conditions = nil
+	g.Expect(status).To(Equal(v1alpha1.TalosClusterStatus{
+		ObservedGeneration: 7,
+		Initialization:     &v1alpha1.TalosClusterInitialization{Provisioned: ptr.To(true)},
+		LockHolder:         "ichor-controller/op/default/op-1",
+		TalosVersions:      []string{"v1.13.9"},
+		KubernetesVersion:  "v1.35.2",
+		EtcdLeader:         "c1-cp-1",
+		Machines:           &v1alpha1.MachineCounts{Total: ptr.To(int32(2)), Ready: ptr.To(int32(1)), ControlPlane: ptr.To(int32(1)), PendingApproval: ptr.To(int32(1))},
+	}))
+}
+
+// What does not answer is kept as it was last seen.
+func TestVersionsAndLeaderAreKept(t *testing.T) {
+	g := NewWithT(t)
+	facts, p := seen(t)
+	summarize(facts, p, true, "", now)
+	silence(&p, "10.0.0.1")
+	p.kubernetesVersion = ""
+	summarize(facts, p, true, "", now)
+	g.Expect(facts.Cluster.Status.EtcdLeader).To(Equal("c1-cp-1"))
+	g.Expect(facts.Cluster.Status.KubernetesVersion).To(Equal("v1.35.2"))
+	g.Expect(facts.Cluster.Status.TalosVersions).To(Equal([]string{"v1.13.9"}))
+}
+
+func TestVersionsAreOrderedAsVersions(t *testing.T) {
+	g := NewWithT(t)
+	facts := targets.Facts{Cluster: &v1alpha1.TalosCluster{}}
+	for _, version := range []string{"v1.14.10", "v1.9.5", "", "v1.14.9", "v1.14.10", "v1.14.0-rc.1"} {
+		machine := v1alpha1.TalosMachine{Status: v1alpha1.TalosMachineStatus{TalosVersion: version}}
+		facts.Machines = append(facts.Machines, machine)
+	}
+	setVersions(facts, probe{})
+	g.Expect(facts.Cluster.Status.TalosVersions).To(Equal([]string{"v1.9.5", "v1.14.0-rc.1", "v1.14.9", "v1.14.10"}))
+}
+
+func TestReadyMachinesAreCounted(t *testing.T) {
+	g := NewWithT(t)
+	facts, _ := seen(t)
+	meta.RemoveStatusCondition(&facts.Machines[0].Status.Conditions, "Ready")
+	countMachines(facts)
+	g.Expect(facts.Cluster.Status.Machines.Ready).To(HaveValue(BeEquivalentTo(1)))
+}

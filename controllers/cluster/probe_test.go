@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/providers/credentials"
+	"ichor.maesh.dev/hub/providers/kube"
+	kubefake "ichor.maesh.dev/hub/providers/kube/fake"
+	"ichor.maesh.dev/hub/providers/talos"
+	talosfake "ichor.maesh.dev/hub/providers/talos/fake"
+	"ichor.maesh.dev/hub/providers/target"
+)
+
+func recorded(name, node string, role v1alpha1.MachineRole, address, uuid string) v1alpha1.TalosMachine {
+	return v1alpha1.TalosMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Generation: 3, Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "c1"}},
+		Spec:       v1alpha1.TalosMachineSpec{ClusterName: "c1", Role: role, Address: address, UUID: uuid, Approval: "Approved"},
+		Status:     v1alpha1.TalosMachineStatus{NodeName: node},
+	}
+}
+
+func TestCandidates(t *testing.T) {
+	type roles = map[string]v1alpha1.MachineRole
+	cp1 := talos.Member{Hostname: "cp-1", Addresses: []string{"10.0.0.1", "fd00::1"}, ControlPlane: true}
+	w1 := talos.Member{Hostname: "W-1", Addresses: []string{"10.0.1.1"}}
+	for name, row := range map[string]struct {
+		recorded []v1alpha1.TalosMachine
+		members  []talos.Member
+		nodes    []kube.Node
+		want     roles
+	}{
+		"nothing":           {want: roles{}},
+		"members":           {members: []talos.Member{cp1, w1}, want: roles{"10.0.0.1": "ControlPlane", "10.0.1.1": "Worker"}},
+		"discovery is off":  {nodes: []kube.Node{{Name: "cp-1", Addresses: []string{"10.0.0.1"}, ControlPlane: true}, {Name: "w-1", Addresses: []string{"10.0.1.1"}}}, want: roles{"10.0.0.1": "ControlPlane", "10.0.1.1": "Worker"}},
+		"known by address":  {recorded: []v1alpha1.TalosMachine{recorded("c1-x", "x", "ControlPlane", "fd00::1", "u1")}, members: []talos.Member{cp1}, want: roles{"fd00::1": "ControlPlane"}},
+		"known by name":     {recorded: []v1alpha1.TalosMachine{recorded("c1-w-1", "w-1", "Worker", "192.168.0.7", "u1")}, members: []talos.Member{w1}, want: roles{"192.168.0.7": "Worker"}},
+		"Node of a member":  {members: []talos.Member{w1}, nodes: []kube.Node{{Name: "w-1", Addresses: []string{"192.168.0.7"}}}, want: roles{"10.0.1.1": "Worker"}},
+		"Node by another":   {members: []talos.Member{cp1}, nodes: []kube.Node{{Name: "renamed", Addresses: []string{"fd00::1"}}}, want: roles{"10.0.0.1": "ControlPlane"}},
+		"without addresses": {recorded: []v1alpha1.TalosMachine{recorded("c1-x", "x", "Worker", "", "u1")}, members: []talos.Member{{Hostname: "y"}}, nodes: []kube.Node{{Name: "z"}}, want: roles{}},
+		"records whose status was lost in a move": {
+			recorded: []v1alpha1.TalosMachine{
+				recorded("c1-cp-1", "", "ControlPlane", "10.0.0.1", "u1"), recorded("c1-cp-2", "", "ControlPlane", "10.0.0.2", "u2"), recorded("c1-w-1", "", "Worker", "10.0.1.1", "u3"),
+			},
+			want: roles{"10.0.0.1": "ControlPlane", "10.0.0.2": "ControlPlane", "10.0.1.1": "Worker"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(candidates(row.recorded, row.members, row.nodes)).To(Equal(row.want))
+		})
+	}
+}
+
+func TestAskTalosAndKubernetes(t *testing.T) {
+	g := NewWithT(t)
+	machines, api := talosfake.New(), kubefake.New()
+	machines.Add("10.0.0.1", talos.Machine{NodeName: "cp-1", UUID: "u1"}, &talos.Etcd{MemberID: 1, Leader: 1})
+	machines.Add("10.0.1.1", talos.Machine{NodeName: "w-1", UUID: "u2"}, nil)
+	machines.Add("10.0.1.2", talos.Machine{NodeName: "w-2", UUID: "u3"}, nil)
+	machines.Silence("10.0.1.2", true)
+	api.Set(kube.Node{Name: "cp-1", Ready: true})
+	p := prober{talos: machines, kube: api}
+
+	var seen probe
+	p.askKubernetes(t.Context(), target.Target{}, &seen)
+	p.askTalos(t.Context(), target.Target{}, nil, &seen)
+	g.Expect(seen).To(Equal(probe{
+		kubernetesVersion: "v1.35.2",
+		nodes:             []kube.Node{{Name: "cp-1", Ready: true}},
+		machines: map[string]found{
+			"10.0.0.1": {address: "10.0.0.1", role: "ControlPlane", facts: talos.Machine{NodeName: "cp-1", UUID: "u1"}, etcd: &talos.Etcd{MemberID: 1, Leader: 1}},
+			"10.0.1.1": {address: "10.0.1.1", role: "Worker", facts: talos.Machine{NodeName: "w-1", UUID: "u2"}},
+			"10.0.1.2": {address: "10.0.1.2", role: "Worker", trouble: "no answer"},
+		},
+	}))
+}
+
+// A machine that is taken for a control plane and has no etcd tells so.
+func TestAskTellsEtcdTrouble(t *testing.T) {
+	g := NewWithT(t)
+	machines := talosfake.New()
+	machines.Add("10.0.0.1", talos.Machine{NodeName: "cp-1", UUID: "u1"}, nil)
+	reader, err := machines.Reader(t.Context(), target.Target{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(ask(t.Context(), reader, "10.0.0.1", "ControlPlane")).To(Equal(found{
+		address: "10.0.0.1", role: "ControlPlane", facts: talos.Machine{NodeName: "cp-1", UUID: "u1"},
+		etcdTrouble: "Unimplemented: status is only available on control plane nodes",
+	}))
+}
+
+// Case A10: trouble with a credential is told as that, and nothing is asked with it.
+func TestCaseA10CredentialTrouble(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(troubleWith(fmt.Errorf("secret default/c1-kubeconfig is %w", credentials.ErrMissing))).To(Equal(credentialTrouble{"Missing", "secret default/c1-kubeconfig is missing"}))
+	g.Expect(troubleWith(fmt.Errorf("kubeconfig is %w: no", credentials.ErrInvalid))).To(Equal(credentialTrouble{"Invalid", "kubeconfig is invalid: no"}))
+
+	c := newClient(t)
+	p := prober{credentials: &credentials.Store{Reader: c}, talos: talosfake.New(), kube: kubefake.New()}
+	seen := p.probe(t.Context(), targets.Facts{Cluster: &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}}})
+	g.Expect(seen).To(Equal(probe{credentials: credentialTrouble{"Missing", "secret default/c1-kubeconfig is missing"}}))
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+)
+
+var (
+	start   = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	cluster = client.ObjectKey{Namespace: "default", Name: "c1"}
+	belongs = metav1.OwnerReference{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Cluster", Name: "c1", UID: "u1"}
+
+	first  = Holder{Identity: "ichor-controller/op/default/first", OperationID: "id-1"}
+	second = Holder{Identity: "ichor-controller/op/default/second", OperationID: "id-2"}
+	helm   = Holder{Identity: "ichor-controller/cni-helm"}
+	addOn  = Holder{Identity: "somebody-else"}
+)
+
+type world struct {
+	*Locks
+
+	clock *clocktesting.FakePassiveClock
+	g     *WithT
+	ctx   context.Context //nolint:containedctx // Of the test.
+}
+
+func newWorld(t *testing.T, funcs ...interceptor.Funcs) *world {
+	t.Helper()
+	builder := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme)
+	for _, f := range funcs {
+		builder = builder.WithInterceptorFuncs(f)
+	}
+	c := builder.Build()
+	clock := clocktesting.NewFakePassiveClock(start)
+	return &world{
+		Locks: &Locks{Client: c, Reader: c, Epoch: "epoch-1", Clock: clock}, clock: clock, g: NewWithT(t), ctx: t.Context(),
+	}
+}
+
+func never(context.Context, Holder) (bool, error)  { return false, nil }
+func always(context.Context, Holder) (bool, error) { return true, nil }
+
+func (w *world) acquire(want Holder, mayTakeOver TakeOver) Holder {
+	holder, err := w.Acquire(w.ctx, cluster, belongs, want, mayTakeOver)
+	w.g.ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	return holder
+}
+
+func (w *world) lease() *coordinationv1.Lease {
+	lease := &coordinationv1.Lease{}
+	w.g.ExpectWithOffset(1, w.Client.Get(w.ctx, client.ObjectKey{Namespace: "default", Name: "c1-ichor-lock"}, lease)).To(Succeed())
+	return lease
+}
+
+func TestAcquireCreatesTheLease(t *testing.T) {
+	w := newWorld(t)
+	w.g.Expect(w.acquire(first, never)).To(Equal(first))
+
+	lease := w.lease()
+	w.g.Expect(lease.Labels).To(HaveKeyWithValue("cluster.x-k8s.io/cluster-name", "c1"), "the label lets waiters be woken, and the Lease be moved")
+	w.g.Expect(lease.OwnerReferences).To(Equal([]metav1.OwnerReference{belongs}))
+	w.g.Expect(lease.Annotations).To(Equal(map[string]string{"ichor.maesh.dev/lock-epoch": "epoch-1", "ichor.maesh.dev/operation-id": "id-1"}))
+	w.g.Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal("ichor-controller/op/default/first")))
+	w.g.Expect(lease.Spec.AcquireTime.Time).To(BeTemporally("==", start))
+	w.g.Expect(lease.Spec.RenewTime.Time).To(BeTemporally("==", start))
+	w.g.Expect(lease.Spec.LeaseDurationSeconds).To(HaveValue(BeEquivalentTo(300)))
+	w.g.Expect(lease.Spec.LeaseTransitions).To(HaveValue(BeEquivalentTo(1)))
+}
+
+// Case E4: one lock per cluster for all kinds of work. Case E1: who has it is told.
+func TestCaseE1E4SecondIsTold(t *testing.T) {
+	w := newWorld(t)
+	w.acquire(first, never)
+	before := w.lease()
+	w.g.Expect(w.acquire(second, never)).To(Equal(first))
+	w.g.Expect(w.acquire(helm, never)).To(Equal(first))
+	w.g.Expect(w.lease()).To(Equal(before), "asking writes nothing")
+}
+
+func TestHolderEntersAgain(t *testing.T) {
+	w := newWorld(t)
+	w.acquire(first, never)
+	before := w.lease()
+	w.clock.SetTime(start.Add(time.Hour))
+	w.g.Expect(w.acquire(first, never)).To(Equal(first))
+	w.g.Expect(w.lease()).To(Equal(before), "the process that has it writes nothing")
+
+	w.Epoch = "epoch-2"
+	w.g.Expect(w.acquire(first, never)).To(Equal(first))
+	after := w.lease()
+	w.g.Expect(after.Annotations).To(HaveKeyWithValue("ichor.maesh.dev/lock-epoch", "epoch-2"))
+	w.g.Expect(after.Spec.AcquireTime.Time).To(BeTemporally("==", start), "it is the same holder")
+	w.g.Expect(after.Spec.LeaseTransitions).To(HaveValue(BeEquivalentTo(1)))
+}
+
+// Case E2: for operations and machines the holder object decides, never the time.
+func TestCaseE2TakeOver(t *testing.T) {
+	machine := Holder{Identity: "ichor-controller/machine/default/c1-w-1"}
+	for name, row := range map[string]struct {
+		holder      Holder
+		mayTakeOver TakeOver
+		after       time.Duration
+		taken       bool
+	}{
+		"operation, at work for a day": {first, never, 24 * time.Hour, false},
+		"operation, gone":              {first, always, 0, true},
+		"machine, at work for a day":   {machine, never, 24 * time.Hour, false},
+		"machine, gone":                {machine, always, 0, true},
+		"helm, in time":                {helm, always, 5 * time.Minute, false},
+		"helm, expired":                {helm, never, 5*time.Minute + time.Second, true},
+		"anybody, in time":             {addOn, always, time.Minute, false},
+		"anybody, expired":             {addOn, never, time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.acquire(row.holder, never)
+			w.clock.SetTime(start.Add(row.after))
+			got := w.acquire(second, row.mayTakeOver)
+			if !row.taken {
+				w.g.Expect(got).To(Equal(row.holder))
+				return
+			}
+			w.g.Expect(got).To(Equal(second))
+			lease := w.lease()
+			w.g.Expect(HolderOf(lease)).To(Equal(second))
+			w.g.Expect(lease.Spec.LeaseTransitions).To(HaveValue(BeEquivalentTo(2)))
+			w.g.Expect(lease.Spec.AcquireTime.Time).To(BeTemporally("==", start.Add(row.after)))
+		})
+	}
+}
+
+// An operation of the same name is another operation: the generated ID tells.
+func TestSameNameIsNotTheSameOperation(t *testing.T) {
+	w := newWorld(t)
+	w.acquire(first, never)
+	recreated := Holder{Identity: first.Identity, OperationID: "id-9"}
+	w.g.Expect(w.acquire(recreated, never)).To(Equal(first))
+	w.g.Expect(w.Release(w.ctx, cluster, recreated)).To(Succeed())
+	w.g.Expect(HolderOf(w.lease())).To(Equal(first), "it cannot give back what it does not have")
+	w.g.Expect(w.Guard(cluster, recreated)(w.ctx)).To(MatchError(ContainSubstring("is held by")))
+}
+
+func TestLeaseOfSomebodyElseWithOwnDuration(t *testing.T) {
+	w := newWorld(t)
+	seconds, identity, renewed := int32(30), "somebody-else", metav1.NewMicroTime(start)
+	w.g.Expect(w.Client.Create(w.ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1-ichor-lock"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &identity, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
+	})).To(Succeed())
+	w.clock.SetTime(start.Add(29 * time.Second))
+	w.g.Expect(w.acquire(first, never)).To(Equal(addOn))
+	w.clock.SetTime(start.Add(31 * time.Second))
+	w.g.Expect(w.acquire(first, never)).To(Equal(first))
+}
+
+func TestRelease(t *testing.T) {
+	t.Run("lets the next one in", func(t *testing.T) {
+		w := newWorld(t)
+		w.acquire(first, never)
+		w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
+		lease := w.lease()
+		w.g.Expect(HolderOf(lease)).To(BeZero())
+		w.g.Expect(lease.Annotations).To(BeEmpty())
+		w.g.Expect(lease.Spec.RenewTime).To(BeNil())
+		w.g.Expect(w.acquire(second, never)).To(Equal(second))
+	})
+	t.Run("twice", func(t *testing.T) {
+		w := newWorld(t)
+		w.acquire(first, never)
+		w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
+		w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
+	})
+	t.Run("of another is left alone", func(t *testing.T) {
+		w := newWorld(t)
+		w.acquire(first, never)
+		w.g.Expect(w.Release(w.ctx, cluster, second)).To(Succeed())
+		w.g.Expect(HolderOf(w.lease())).To(Equal(first))
+	})
+	t.Run("of nothing", func(t *testing.T) {
+		w := newWorld(t)
+		w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
+	})
+}
+
+// lost makes another process take the lock between our read and our write.
+func lost(w **world) interceptor.Funcs {
+	return interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+		lease := &coordinationv1.Lease{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(object), lease); err != nil {
+			return err
+		}
+		other := &Locks{Epoch: "epoch-2", Clock: (*w).clock}
+		other.stamp(lease, second, HolderOf(lease))
+		if err := c.Update(ctx, lease); err != nil {
+			return err
+		}
+		return c.Update(ctx, object, options...)
+	}}
+}
+
+func TestConflicts(t *testing.T) {
+	t.Run("while taking over", func(t *testing.T) {
+		var w *world
+		w = newWorld(t, lost(&w))
+		w.acquire(helm, never)
+		w.clock.SetTime(start.Add(time.Hour))
+		_, err := w.Acquire(w.ctx, cluster, belongs, first, never)
+		w.g.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+		w.g.Expect(HolderOf(w.lease())).To(Equal(second))
+	})
+	t.Run("while releasing", func(t *testing.T) {
+		var w *world
+		w = newWorld(t, lost(&w))
+		w.acquire(first, never)
+		err := w.Release(w.ctx, cluster, first)
+		w.g.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+		w.g.Expect(HolderOf(w.lease())).To(Equal(second))
+	})
+	t.Run("while creating", func(t *testing.T) {
+		w := newWorld(t, interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewNotFound(coordinationv1.Resource("leases"), key.Name)
+		}})
+		w.acquire(first, never)
+		_, err := w.Acquire(w.ctx, cluster, belongs, second, never)
+		w.g.Expect(apierrors.IsAlreadyExists(err)).To(BeTrue(), "%v", err)
+	})
+}
+
+func TestAcquireDoesNotGuess(t *testing.T) {
+	w := newWorld(t)
+	w.acquire(first, never)
+	broken := errors.New("no answer")
+	_, err := w.Acquire(w.ctx, cluster, belongs, second, func(context.Context, Holder) (bool, error) { return true, broken })
+	w.g.Expect(err).To(MatchError(broken))
+	w.g.Expect(err).To(MatchError(ContainSubstring(`asking whether TalosOperation "default/first" still needs the lock of cluster default/c1`)))
+	w.g.Expect(HolderOf(w.lease())).To(Equal(first))
+}
+
+// The guard is the fence before every changing call.
+func TestGuard(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*world)
+		err    string
+	}{
+		"holds":      {func(*world) {}, ""},
+		"released":   {func(w *world) { w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed()) }, `the lock of cluster default/c1 is held by ""`},
+		"taken over": {func(w *world) { w.acquire(second, always) }, `the lock of cluster default/c1 is held by TalosOperation "default/second"`},
+		"another process": {func(w *world) {
+			(&Locks{Client: w.Client, Reader: w.Reader, Epoch: "epoch-2", Clock: w.clock}).Acquire(w.ctx, cluster, belongs, first, never)
+		}, `another hub process acts for TalosOperation "default/first"`}, //nolint:errcheck // The guard tells.
+		"the Lease is gone": {func(w *world) { w.g.Expect(w.Client.Delete(w.ctx, w.lease())).To(Succeed()) }, "the lock of cluster default/c1 is gone"},
+		"cannot be read": {func(w *world) {
+			w.Reader = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return errors.New("no answer")
+			}})
+		}, "reading the lock of cluster default/c1: no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.acquire(first, never)
+			check := w.Guard(cluster, first)
+			row.change(w)
+			if row.err == "" {
+				w.g.Expect(check(w.ctx)).To(Succeed())
+				return
+			}
+			w.g.Expect(check(w.ctx)).To(MatchError(row.err))
+		})
+	}
+}
+
+func TestHolder(t *testing.T) {
+	g := NewWithT(t)
+	op := &v1alpha1.TalosOperation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "first", Annotations: map[string]string{"ichor.maesh.dev/operation-id": "id-1"},
+	}}
+	g.Expect(Operation(op)).To(Equal(first))
+	g.Expect(LeaseName("c1")).To(Equal("c1-ichor-lock"))
+
+	for identity, row := range map[string]struct {
+		text      string
+		operation types.NamespacedName
+		ok        bool
+	}{
+		"ichor-controller/op/default/first":        {`TalosOperation "default/first"`, types.NamespacedName{Namespace: "default", Name: "first"}, true},
+		"ichor-controller/machine/default/c1-cp-1": {`TalosMachine "default/c1-cp-1"`, types.NamespacedName{}, false},
+		"ichor-controller/cni-helm":                {`"ichor-controller/cni-helm"`, types.NamespacedName{}, false},
+		"ichor-controller/op/nameless":             {`TalosOperation "nameless"`, types.NamespacedName{}, false},
+		"":                                         {`""`, types.NamespacedName{}, false},
+	} {
+		holder := Holder{Identity: identity}
+		g.Expect(holder.String()).To(Equal(row.text))
+		key, ok := holder.OperationKey()
+		g.Expect(ok).To(Equal(row.ok), identity)
+		if ok {
+			g.Expect(key).To(Equal(row.operation))
+		}
+	}
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"ichor.maesh.dev/hub/providers/guard"
+)
+
+func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: name}, Spec: corev1.PodSpec{NodeName: "w-1"}}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func ofDaemonSet(p *corev1.Pod) {
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", Controller: ptr.To(true)}}
+}
+
+func static(p *corev1.Pod) { p.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"} }
+
+func withEmptyDir(p *corev1.Pod) {
+	p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+}
+
+// evictions is an API with pods, which answers evictions as it is told. What is evicted is gone.
+type evictions struct {
+	*fake.Clientset
+
+	mu      sync.Mutex
+	evicted []string
+}
+
+func newEvictions(answer func(pod string) error, pods ...*corev1.Pod) *evictions {
+	objects := []runtime.Object{node()}
+	for _, p := range pods {
+		objects = append(objects, p)
+	}
+	e := &evictions{Clientset: fake.NewClientset(objects...)}
+	e.Resources = []*metav1.APIResourceList{
+		{GroupVersion: "policy/v1"},
+		{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods/eviction", Kind: "Eviction", Group: "policy", Version: "v1"}}},
+	}
+	e.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetSubresource() != "eviction" {
+			return false, nil, nil
+		}
+		eviction := action.(clienttesting.CreateAction).GetObject().(*policyv1.Eviction)
+		if err := answer(eviction.Name); err != nil {
+			return true, nil, err
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.evicted = append(e.evicted, eviction.Name)
+		return true, nil, e.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), eviction.Namespace, eviction.Name)
+	})
+	return e
+}
+
+func yes(string) error { return nil }
+
+func (e *evictions) drain(ctx context.Context) error {
+	return (&connection{clients: e, guard: func(context.Context) error { return nil }}).Drain(ctx, "w-1")
+}
+
+// Case D1: the hub drains itself, by evictions, which ask the budgets. Static pods and those of DaemonSets stay.
+func TestCaseD1Drain(t *testing.T) {
+	g := NewWithT(t)
+	elsewhere := pod("elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = "w-2" })
+	e := newEvictions(yes, pod("bare"), pod("cache", withEmptyDir), pod("agent", ofDaemonSet), pod("static", static), elsewhere)
+	// The fake API knows no field selectors; the real one lists the pods of one Node.
+	e.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		g.Expect(action.(clienttesting.ListAction).GetListRestrictions().Fields.String()).To(Equal("spec.nodeName=w-1"))
+		return true, &corev1.PodList{Items: []corev1.Pod{*pod("bare"), *pod("cache", withEmptyDir), *pod("agent", ofDaemonSet), *pod("static", static)}}, nil
+	})
+	e.PrependReactor("get", "daemonsets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+	g.Expect(e.drain(t.Context())).To(Succeed())
+	g.Expect(e.evicted).To(ConsistOf("bare", "cache"))
+}
+
+// Case D12: an eviction that is forbidden will stay so. The drain fails at once, even if a budget keeps another pod.
+func TestCaseD12ForbiddenEvictionFailsFast(t *testing.T) {
+	g := NewWithT(t)
+	e := newEvictions(func(name string) error {
+		if name == "kept" {
+			return apierrors.NewTooManyRequests("a budget keeps it", 0)
+		}
+		return apierrors.NewForbidden(corev1.Resource("pods"), name, errors.New("RBAC"))
+	}, pod("bare"), pod("kept"))
+	err := e.drain(t.Context())
+	g.Expect(err).To(MatchError(`draining node w-1: evicting pod apps/bare: pods "bare" is forbidden: RBAC`))
+	g.Expect(Classify(err)).To(BeEquivalentTo("Permanent"))
+}
+
+func TestFencedDrainStops(t *testing.T) {
+	g := NewWithT(t)
+	e := newEvictions(func(string) error { return errors.Join(guard.ErrNotAllowed, errors.New("the lock is gone")) }, pod("bare"))
+	g.Expect(Classify(e.drain(t.Context()))).To(BeEquivalentTo("Interrupted"))
+}
+
+// A drain that a budget holds up ends with its context, and tells which pod stays.
+func TestDrainEndsInTime(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	e := newEvictions(func(string) error {
+		cancel()
+		return apierrors.NewTooManyRequests("a budget keeps it", 0)
+	}, pod("bare"))
+	err := e.drain(ctx)
+	g.Expect(err).To(MatchError(ContainSubstring(`error when evicting pods/"bare" -n "apps"`)))
+	g.Expect(err).To(MatchError(ContainSubstring("a budget keeps it")))
+	g.Expect(Classify(err)).To(BeEquivalentTo("Retryable"))
+}
+
+func TestDrainHelper(t *testing.T) {
+	g := NewWithT(t)
+	helper := drainHelper(t.Context(), fake.NewClientset(), io.Discard)
+	g.Expect(helper.EvictErrorRetryDelay).To(Equal(time.Second), "a budget that keeps a pod is not asked without a pause")
+	g.Expect(helper.DisableEviction).To(BeFalse())
+	g.Expect(helper.SkipWaitForDeleteTimeoutSeconds).To(BeZero())
+	g.Expect(helper.Timeout).To(BeZero(), "without a deadline it has time")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	g.Expect(drainTimeout(ctx)).To(BeNumerically("~", 57*time.Minute, time.Minute), "it ends before its context, to tell what stayed")
+}
+
+func TestLastLine(t *testing.T) {
+	for output, want := range map[string]string{"": "", "\n": "", "one\n": " (one)", "one\ntwo\n": " (two)"} {
+		NewWithT(t).Expect(lastLine(output)).To(Equal(want))
+	}
+}

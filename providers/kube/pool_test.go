@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"ichor.maesh.dev/hub/providers/credentials"
+	"ichor.maesh.dev/hub/providers/guard"
+	"ichor.maesh.dev/hub/providers/target"
+)
+
+// apiServer is a server with TLS that notes what arrives: method and path, and the server name that was asked for.
+type apiServer struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	requests []string
+	names    []string
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	t.Helper()
+	s := &apiServer{}
+	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.requests = append(s.requests, r.Method+" "+r.URL.Path)
+		s.names = append(s.names, r.TLS.ServerName)
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/version" {
+			w.Write([]byte(`{"gitVersion":"v1.35.2"}`)) //nolint:errcheck // The client tells.
+			return
+		}
+		w.Write([]byte(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"w-1","resourceVersion":"1"}}`)) //nolint:errcheck // As above.
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *apiServer) ca() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+}
+
+func (s *apiServer) port() string {
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	return port
+}
+
+func (s *apiServer) config(host string) *credentials.Kubeconfig {
+	return &credentials.Kubeconfig{Version: "1", Config: &rest.Config{
+		Host: "https://" + net.JoinHostPort(host, s.port()), TLSClientConfig: rest.TLSClientConfig{CAData: s.ca()},
+	}}
+}
+
+// Case A1: where the address of the kubeconfig does not answer, a control plane does, and must prove to be the server that the
+// kubeconfig names.
+func TestCaseA1DialsAnotherControlPlane(t *testing.T) {
+	g := NewWithT(t)
+	s := newAPIServer(t) // Its certificate is for example.com, 127.0.0.1 and ::1.
+	t.Run("under the name of the kubeconfig", func(t *testing.T) {
+		g := NewWithT(t)
+		made, err := open(s.config("example.com.invalid"), target.Target{ControlPlanes: []string{"127.0.0.1"}})
+		g.Expect(err).NotTo(HaveOccurred())
+		_, err = (&connection{clients: made.clients}).Version(t.Context())
+		var name x509.HostnameError
+		g.Expect(errors.As(err, &name)).To(BeTrue(), "%v", err)
+		g.Expect(name.Host).To(Equal("example.com.invalid"), "the server that answers is not the one that was meant")
+	})
+	config := s.config("nowhere.invalid")
+	config.Config.ServerName = "example.com"
+	made, err := open(config, target.Target{ControlPlanes: []string{"127.0.0.1"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect((&connection{clients: made.clients}).Version(t.Context())).To(Equal("v1.35.2"))
+	g.Expect(s.names).To(Equal([]string{"example.com"}), "the name that the kubeconfig sets is kept")
+}
+
+func TestDialer(t *testing.T) {
+	g := NewWithT(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	defer listener.Close() //nolint:errcheck // Of the test.
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	dial := func(d *dialer, ctx context.Context, address string) error { //nolint:revive // The dialer is what is tested.
+		conn, err := d.dial(ctx, "tcp", address)
+		if err == nil {
+			conn.Close() //nolint:errcheck // As above.
+		}
+		return err
+	}
+	d := &dialer{}
+	g.Expect(dial(d, t.Context(), "127.0.0.1:"+port)).To(Succeed())
+	g.Expect(dial(d, t.Context(), "one.invalid:"+port)).To(MatchError(ContainSubstring("one.invalid")))
+	d.setAlternatives([]string{"two.invalid", "127.0.0.1"})
+	g.Expect(dial(d, t.Context(), "one.invalid:"+port)).To(Succeed(), "every alternative is tried")
+	d.setAlternatives([]string{"two.invalid"})
+	g.Expect(dial(d, t.Context(), "one.invalid:"+port)).To(MatchError(ContainSubstring("one.invalid")), "the error is about the address of the kubeconfig")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	d.setAlternatives([]string{"127.0.0.1"})
+	g.Expect(dial(d, ended, "one.invalid:"+port)).NotTo(Succeed())
+	g.Expect(dial(d, t.Context(), "no-port")).NotTo(Succeed())
+}
+
+// Reading needs no guard. What changes anything does not leave this process without one.
+func TestGuardedTransport(t *testing.T) {
+	s := newAPIServer(t)
+	made, err := open(s.config("127.0.0.1"), target.Target{})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	nodes := made.clients.CoreV1().Nodes()
+	for name, do := range map[string]func(context.Context) error{
+		"PATCH": func(ctx context.Context) error {
+			_, err := nodes.Patch(ctx, "w-1", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+			return err
+		},
+		"POST": func(ctx context.Context) error {
+			_, err := nodes.Create(ctx, &corev1.Node{}, metav1.CreateOptions{})
+			return err
+		},
+		"PUT": func(ctx context.Context) error {
+			_, err := nodes.Update(ctx, node(), metav1.UpdateOptions{})
+			return err
+		},
+		"DELETE": func(ctx context.Context) error { return nodes.Delete(ctx, "w-1", metav1.DeleteOptions{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			before := len(s.requests)
+			err := do(t.Context())
+			g.Expect(err).To(MatchError(guard.ErrNotAllowed))
+			g.Expect(Classify(err)).To(BeEquivalentTo("Interrupted"))
+			err = do(guard.With(t.Context(), func(context.Context) error { return errors.New("the lock is gone") }))
+			g.Expect(err).To(MatchError(ContainSubstring("the lock is gone")))
+			g.Expect(s.requests).To(HaveLen(before))
+			g.Expect(do(guard.With(t.Context(), func(context.Context) error { return nil }))).To(Succeed())
+			g.Expect(s.requests).To(HaveLen(before + 1))
+			g.Expect(s.requests[before]).To(HavePrefix(name + " /api/v1/nodes"))
+		})
+	}
+	t.Run("GET", func(t *testing.T) {
+		_, err := nodes.Get(t.Context(), "w-1", metav1.GetOptions{})
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	})
+}
+
+func TestPool(t *testing.T) {
+	g := NewWithT(t)
+	s := newAPIServer(t)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1-kubeconfig"},
+		Data: map[string][]byte{"value": []byte(strings.ReplaceAll(`{"apiVersion":"v1","kind":"Config","current-context":"x",
+			"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],"users":[{"name":"x","user":{"token":"t"}}],
+			"clusters":[{"name":"x","cluster":{"server":"https://127.0.0.1:PORT","insecure-skip-tls-verify":false}}]}`, "PORT", s.port()))},
+	}
+	c := fake.NewClientBuilder().WithObjects(secret).Build()
+	pool := NewPool(&credentials.Store{Reader: c})
+	c1 := target.Target{NamespacedName: types.NamespacedName{Namespace: "default", Name: "c1"}, KubeconfigSecret: "c1-kubeconfig"}
+	clientsOf := func() any {
+		reader, err := pool.Reader(t.Context(), c1)
+		g.ExpectWithOffset(1, err).NotTo(HaveOccurred())
+		return reader.(*connection).clients
+	}
+	first := clientsOf()
+	c1.ControlPlanes = []string{"10.0.0.9"}
+	g.Expect(clientsOf()).To(BeIdenticalTo(first), "connections are kept")
+	g.Expect(pool.clients[c1.NamespacedName].dialer.alternatives).To(Equal([]string{"10.0.0.9"}), "and know the control planes of today")
+
+	secret.Labels = map[string]string{"a": "b"}
+	g.Expect(c.Update(t.Context(), secret)).To(Succeed())
+	second := clientsOf()
+	g.Expect(second).NotTo(BeIdenticalTo(first), "other credentials are another connection (A11)")
+	pool.Forget(c1.NamespacedName)
+	g.Expect(pool.clients).To(BeEmpty())
+
+	g.Expect(c.Delete(t.Context(), secret)).To(Succeed())
+	_, err := pool.Writer(t.Context(), c1, nil)
+	g.Expect(err).To(MatchError(credentials.ErrMissing))
+	g.Expect(Trouble(err)).To(Equal("secret default/c1-kubeconfig is missing"))
+}
+
+func TestErrorsMean(t *testing.T) {
+	nodes := corev1.Resource("nodes")
+	for name, row := range map[string]struct {
+		err            error
+		class, trouble string
+	}{
+		"forbidden":    {apierrors.NewForbidden(nodes, "w-1", errors.New("RBAC")), "Permanent", `nodes "w-1" is forbidden: RBAC`},
+		"unauthorized": {apierrors.NewUnauthorized("who?"), "Permanent", "who?"},
+		"bad request":  {apierrors.NewBadRequest("what?"), "Permanent", "what?"},
+		"not found":    {apierrors.NewNotFound(nodes, "w-1"), "Permanent", `nodes "w-1" not found`},
+		"busy":         {apierrors.NewTooManyRequests("later", 1), "Retryable", "later"},
+		"broken":       {apierrors.NewInternalError(errors.New("x")), "Retryable", "Internal error occurred: x"},
+		"network":      {&net.OpError{Op: "dial", Err: errors.New("refused")}, "Retryable", "no answer"},
+		"fenced":       {guard.ErrNotAllowed, "Interrupted", "no answer"},
+		"invalid":      {credentials.ErrInvalid, "Retryable", "invalid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(Classify(row.err)).To(BeEquivalentTo(row.class))
+			g.Expect(Trouble(row.err)).To(Equal(row.trouble))
+		})
+	}
+}

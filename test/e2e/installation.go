@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e proves the whole: the hub's and the CLI's own binaries against a simulated fleet.
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"ichor.maesh.dev/hub/test/framework"
+	"ichor.maesh.dev/hub/test/sim"
+)
+
+// Installation is a standalone hub, run as a process so that it can be killed, and a simulated fleet.
+type Installation struct {
+	// Fleet is the simulated fleet.
+	Fleet *sim.Simulator
+
+	dir, hubBinary, cliBinary string
+
+	hub  *exec.Cmd
+	gone chan struct{}
+}
+
+// Install starts a fleet and a hub below dir, and imports no cluster yet.
+func Install(ctx context.Context, dir string, speed float64, clusters ...sim.ClusterSpec) (*Installation, error) {
+	i := &Installation{dir: dir}
+	var err error
+	if i.hubBinary, err = framework.Binary("ichor-hub"); err != nil {
+		return nil, err
+	}
+	if i.cliBinary, err = framework.Binary("ichor"); err != nil {
+		return nil, err
+	}
+	i.Fleet, err = sim.Start(ctx, sim.Options{Dir: filepath.Join(dir, "fleet"), Speed: speed, Clusters: clusters})
+	if err != nil {
+		return nil, fmt.Errorf("starting the fleet: %w", err)
+	}
+	if err := i.StartHub(ctx); err != nil {
+		return nil, errors.Join(err, i.Stop())
+	}
+	return i, nil
+}
+
+// StartHub starts the hub and returns when it is ready.
+func (i *Installation) StartHub(ctx context.Context) error {
+	log, err := os.OpenFile(i.HubLog(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the hub's log: %w", err)
+	}
+	hub := exec.Command(i.hubBinary, "serve", "--standalone", "--data-dir", filepath.Join(i.dir, "hub")) //nolint:gosec,noctx // It outlives ctx.
+	hub.Stderr = log
+	out, err := hub.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("connecting to the hub: %w", err)
+	}
+	if err := hub.Start(); err != nil {
+		return fmt.Errorf("starting the hub: %w", err)
+	}
+	i.hub, i.gone = hub, make(chan struct{})
+	ready := make(chan struct{})
+	go func() {
+		defer close(i.gone)
+		if bufio.NewScanner(out).Scan() {
+			close(ready)
+		}
+		_, _ = io.Copy(io.Discard, out)
+		_ = hub.Wait()
+		_ = log.Close()
+	}()
+	select {
+	case <-ready:
+		return nil
+	case <-i.gone:
+		return fmt.Errorf("the hub ended while it started, see %s", i.HubLog())
+	case <-ctx.Done():
+		return fmt.Errorf("the hub did not get ready: %w", ctx.Err())
+	}
+}
+
+// HubLog is the file with the hub's log.
+func (i *Installation) HubLog() string { return filepath.Join(i.dir, "hub.log") }
+
+// HubPID is the process ID of the hub.
+func (i *Installation) HubPID() int { return i.hub.Process.Pid }
+
+// KillHub kills the hub with signal 9 and returns when it is gone.
+func (i *Installation) KillHub() error { return i.end(syscall.SIGKILL) }
+
+func (i *Installation) end(signal syscall.Signal) error {
+	if err := i.hub.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("sending %s to the hub: %w", signal, err)
+	}
+	<-i.gone
+	return nil
+}
+
+// Stop ends the hub and the fleet.
+func (i *Installation) Stop() error {
+	var err error
+	if i.hub != nil {
+		err = i.end(syscall.SIGTERM)
+	}
+	i.Fleet.Stop()
+	return err
+}
+
+// Kubeconfig is the administrator's kubeconfig of the management API.
+func (i *Installation) Kubeconfig() string { return filepath.Join(i.dir, "hub", "kubeconfig") }
+
+// RESTConfig is the administrator's access to the management API.
+func (i *Installation) RESTConfig() (*rest.Config, error) {
+	return clientcmd.BuildConfigFromFlags("", i.Kubeconfig())
+}
+
+// Result is how a command ended.
+type Result struct {
+	Out, Err string
+	Code     int
+}
+
+// String is all that a user would have seen.
+func (r Result) String() string {
+	return fmt.Sprintf("exit code %d\n%s%s", r.Code, r.Out, r.Err)
+}
+
+// CLI runs ichor to its end.
+func (i *Installation) CLI(ctx context.Context, args ...string) (Result, error) {
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(ctx, i.cliBinary, args...) //nolint:gosec // The tests' own arguments.
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+i.Kubeconfig())
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return Result{}, fmt.Errorf("running ichor %s: %w", strings.Join(args, " "), err)
+	}
+	return Result{Out: out.String(), Err: errOut.String(), Code: cmd.ProcessState.ExitCode()}, nil
+}
+
+// CLIJSON runs ichor and reads its output as JSON.
+func (i *Installation) CLIJSON(ctx context.Context, into any, args ...string) error {
+	result, err := i.CLI(ctx, append(args, "-o", "json")...)
+	if err != nil {
+		return err
+	}
+	if result.Code != 0 {
+		return fmt.Errorf("ichor %s: %s", strings.Join(args, " "), result)
+	}
+	return json.Unmarshal([]byte(result.Out), into)
+}
+
+// Import imports clusters of the fleet by the CLI.
+func (i *Installation) Import(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		cluster := i.Fleet.Cluster(name)
+		files := map[string][]byte{"kubeconfig": cluster.Kubeconfig(), "talosconfig": cluster.Talosconfig()}
+		args := []string{"cluster", "import", name}
+		for kind, data := range files {
+			path := filepath.Join(i.dir, name+"."+kind)
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				return fmt.Errorf("writing the %s of %s: %w", kind, name, err)
+			}
+			args = append(args, "--from-"+kind, path)
+		}
+		result, err := i.CLI(ctx, args...)
+		if err != nil {
+			return err
+		}
+		if result.Code != 0 {
+			return fmt.Errorf("importing %s: %s", name, result)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package fault_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"ichor.maesh.dev/hub/test/sim/fault"
+)
+
+func TestFireCountsAndEnds(t *testing.T) {
+	g := NewWithT(t)
+	var r fault.Registry
+	_, err := r.Add(fault.Fault{Name: fault.InstallerExit, Cluster: "c", Node: "n", Times: 2, Params: map[string]string{"code": "5"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	here, elsewhere := fault.Site{Cluster: "c", Node: "n"}, fault.Site{Cluster: "c", Node: "m"}
+
+	_, fired := r.Fire(fault.InstallerExit, elsewhere)
+	g.Expect(fired).To(BeFalse())
+	_, fired = r.Fire(fault.Fallback, here)
+	g.Expect(fired).To(BeFalse())
+	f, fired := r.Fire(fault.InstallerExit, here)
+	g.Expect(fired).To(BeTrue())
+	g.Expect(f.Params).To(HaveKeyWithValue("code", "5"))
+	g.Expect(r.List()).To(ConsistOf(HaveField("Fired", 1)))
+	_, fired = r.Fire(fault.InstallerExit, here)
+	g.Expect(fired).To(BeTrue())
+	_, fired = r.Fire(fault.InstallerExit, here)
+	g.Expect(fired).To(BeFalse(), "it was ordered twice")
+}
+
+func TestStandingFaults(t *testing.T) {
+	g := NewWithT(t)
+	var r fault.Registry
+	changes := 0
+	r.OnChange(func() { changes++ })
+	id, err := r.Add(fault.Fault{Name: fault.Unreachable})
+	g.Expect(err).NotTo(HaveOccurred())
+	at := fault.Site{Cluster: "c", Node: "n"}
+	g.Expect(r.Standing(fault.Unreachable, at)).To(HaveLen(1))
+	g.Expect(r.Standing(fault.Unreachable, at)[0].Params).To(Equal(map[string]string{"api": "both", "mode": "refuse"}), "defaults")
+	g.Expect(r.Clear(id)).To(BeTrue())
+	g.Expect(r.Clear(id)).To(BeFalse())
+	g.Expect(r.Standing(fault.Unreachable, at)).To(BeEmpty())
+	g.Expect(changes).To(Equal(2))
+}
+
+func TestOrdersThatMakeNoSense(t *testing.T) {
+	for name, f := range map[string]fault.Fault{
+		"unknown":              {Name: "meteorite"},
+		"negative times":       {Name: fault.Fallback, Times: -1},
+		"times while standing": {Name: fault.Unreachable, Times: 1},
+		"unknown parameter":    {Name: fault.Fallback, Params: map[string]string{"code": "1"}},
+		"unknown value":        {Name: fault.Unreachable, Params: map[string]string{"mode": "maybe"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r fault.Registry
+			_, err := r.Add(f)
+			NewWithT(t).Expect(err).To(HaveOccurred())
+		})
+	}
+}
