@@ -55,6 +55,11 @@ build: $(addprefix build-,$(BINARIES)) ## Build bin/ichor, bin/ichor-hub and bin
 $(addprefix build-,$(BINARIES)): build-%:
 	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/$* ./cmd/$*
 
+# The tests' own kubectl; the product needs none.
+.PHONY: build-kubectl
+build-kubectl:
+	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/kubectl ./test/kubectl
+
 .PHONY: demo
 demo: build ## Run a hub and a simulated fleet until Ctrl-C (DEMO_ARGS="--clusters N --speed S --dir D --detach").
 	./hack/demo.sh start $(DEMO_ARGS)
@@ -77,7 +82,7 @@ test-unit: build-ichor-hub ## Run unit tests and controller tests (these start t
 	$(GO) test -p $(JOBS) -timeout 15m $(UNIT_PACKAGES)
 
 .PHONY: test-e2e
-test-e2e: build ## Run the end-to-end tests on the binaries.
+test-e2e: build build-kubectl ## Run the end-to-end tests on the binaries.
 	$(GO) test -p 1 -count=1 -timeout 30m $(E2E_PACKAGES)
 
 .PHONY: bench
