@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command ichor-sim runs a simulated fleet of Talos clusters, orders faults and shows what the machines were asked to do.
 package main
 

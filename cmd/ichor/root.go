@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -115,7 +116,7 @@ func (c *cli) confirm(question string, yes bool) error {
 	fmt.Fprintf(c.err, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(c.in).ReadString('\n')
 	if err != nil || !strings.EqualFold(strings.TrimSpace(answer), "y") {
-		return &codedError{fmt.Errorf("not confirmed, nothing was changed"), exitError}
+		return &codedError{errors.New("not confirmed, nothing was changed"), exitError}
 	}
 	return nil
 }

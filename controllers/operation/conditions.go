@@ -39,7 +39,7 @@ func summarize(s *scope) {
 	setPaused(s)
 	setTargetSuperseded(s)
 	if meta.FindStatusCondition(s.op.Status.Conditions, v1alpha1.LockHeldCondition) == nil {
-		setLock(s.op, metav1.ConditionFalse, v1alpha1.LockNotHeldReason, "")
+		setLock(s.op, metav1.ConditionFalse, v1alpha1.LockNotHeldReason)
 	}
 }
 
@@ -49,8 +49,8 @@ func set(op *v1alpha1.TalosOperation, kind string, status metav1.ConditionStatus
 	})
 }
 
-func setLock(op *v1alpha1.TalosOperation, status metav1.ConditionStatus, reason, message string) {
-	set(op, v1alpha1.LockHeldCondition, status, reason, message)
+func setLock(op *v1alpha1.TalosOperation, status metav1.ConditionStatus, reason string) {
+	set(op, v1alpha1.LockHeldCondition, status, reason, "")
 }
 
 func holdsLock(op *v1alpha1.TalosOperation) bool {
@@ -94,7 +94,8 @@ func setSucceeded(op *v1alpha1.TalosOperation) {
 }
 
 func setProgressing(s *scope) {
-	status, reason, message := metav1.ConditionFalse, "", ""
+	status, message := metav1.ConditionFalse, ""
+	var reason string
 	switch {
 	case s.op.Completed():
 		reason = v1alpha1.CompletedReason

@@ -253,7 +253,7 @@ func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err erro
 		s.op.Status.Target = ptr.To(s.target())
 		s.op.Status.StartTime = metav1.NewTime(r.Clock.Now())
 	}
-	setLock(s.op, metav1.ConditionTrue, v1alpha1.LockHeldReason, "")
+	setLock(s.op, metav1.ConditionTrue, v1alpha1.LockHeldReason)
 	s.event(v1alpha1.LockTakenEvent, "Lock", "took the lock of cluster %s", s.op.Spec.ClusterName)
 	return true, nil // Status first: it wakes us.
 }
@@ -279,7 +279,7 @@ func (r *Reconciler) enter(ctx context.Context, s *scope) (ready bool, err error
 	}
 	if holder != lock.Operation(s.op) {
 		s.why = lockHeld(holder)
-		setLock(s.op, metav1.ConditionFalse, v1alpha1.LockNotHeldReason, "")
+		setLock(s.op, metav1.ConditionFalse, v1alpha1.LockNotHeldReason)
 		return false, nil
 	}
 	memory.entered = true
@@ -311,7 +311,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) error {
 		return err
 	}
 	r.remember(s.key).entered = false
-	setLock(s.op, metav1.ConditionFalse, v1alpha1.LockReleasedReason, "")
+	setLock(s.op, metav1.ConditionFalse, v1alpha1.LockReleasedReason)
 	return nil
 }
 

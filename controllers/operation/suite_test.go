@@ -113,7 +113,7 @@ func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 	for i := range workers {
 		f.addMachine(ctx, fmt.Sprintf("w%d", i+1), fmt.Sprintf("10.0.1.%d", i+1), nil)
 	}
-	f.talos.Rebooted = func(address string, now talos.Machine) {
+	f.talos.Rebooted = func(_ string, now talos.Machine) {
 		f.kube.Change(now.NodeName, func(n *kube.Node) { n.BootID = now.BootID })
 	}
 	return f

@@ -13,7 +13,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 )
 
-var twoParts = regexp.MustCompile(`^v?[0-9]+\.[0-9]+$`)
+var twoParts = regexp.MustCompile(`^v?\d+\.\d+$`)
 
 // Parse reads a version as people write it, with or without its v.
 func Parse(text string) (semver.Version, error) {

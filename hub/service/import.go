@@ -134,7 +134,7 @@ func (s *Service) ensureCluster(ctx context.Context, in Import, endpoint v1alpha
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: in.Name}, cluster)
 	switch {
 	case err == nil && cluster.Spec.InfrastructureRef.Kind != "TalosCluster":
-		return nil, fmt.Errorf("Cluster %s/%s exists and belongs to infrastructure %q: choose another name", in.Namespace, in.Name, cluster.Spec.InfrastructureRef.Kind)
+		return nil, fmt.Errorf("there is a Cluster %s/%s already, and it belongs to infrastructure %q: choose another name", in.Namespace, in.Name, cluster.Spec.InfrastructureRef.Kind)
 	case err == nil:
 		return cluster, nil
 	case !apierrors.IsNotFound(err):

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -140,7 +141,7 @@ func chooseContext(file *clientconfig.Config, wanted, cluster string) (string, e
 
 func checkEndpoints(endpoints []string) error {
 	if len(endpoints) == 0 {
-		return fmt.Errorf("endpoints is empty: list the control planes")
+		return errors.New("endpoints is empty: list the control planes")
 	}
 	for _, endpoint := range endpoints {
 		host := endpoint
@@ -159,7 +160,7 @@ func checkEndpoints(endpoints []string) error {
 
 func talosExpiry(c *clientconfig.Context) (time.Time, error) {
 	if c.Crt == "" || c.Key == "" || c.CA == "" {
-		return time.Time{}, fmt.Errorf("ca, crt and key are needed: the hub authenticates by certificate")
+		return time.Time{}, errors.New("ca, crt and key are needed: the hub authenticates by certificate")
 	}
 	crt, err := base64.StdEncoding.DecodeString(c.Crt)
 	if err != nil {
@@ -176,7 +177,7 @@ func talosExpiry(c *clientconfig.Context) (time.Time, error) {
 func expiry(data []byte) (time.Time, error) {
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return time.Time{}, fmt.Errorf("no PEM block found")
+		return time.Time{}, errors.New("no PEM block found")
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {

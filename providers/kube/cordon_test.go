@@ -89,8 +89,8 @@ func patches(clients *fake.Clientset) int {
 
 // Case D3: who cordoned a Node is recorded with the cordon, and only they take it off.
 func TestCaseD3ForeignCordonStays(t *testing.T) {
-	cordon := func(c *connection) error { return c.Cordon(context.Background(), "w-1", "default/op-1") }     //nolint:usetesting // Rows are made before their tests.
-	uncordon := func(c *connection) error { return c.Uncordon(context.Background(), "w-1", "default/op-1") } //nolint:usetesting // As above.
+	cordon := func(c *connection) error { return c.Cordon(context.Background(), "w-1", "default/op-1") }
+	uncordon := func(c *connection) error { return c.Uncordon(context.Background(), "w-1", "default/op-1") }
 	for name, row := range map[string]struct {
 		before  *corev1.Node
 		between *corev1.Node

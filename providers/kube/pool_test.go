@@ -98,7 +98,7 @@ func TestDialer(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer listener.Close() //nolint:errcheck // Of the test.
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	dial := func(d *dialer, ctx context.Context, address string) error { //nolint:revive // The dialer is what is tested.
+	dial := func(d *dialer, ctx context.Context, address string) error {
 		conn, err := d.dial(ctx, "tcp", address)
 		if err == nil {
 			conn.Close() //nolint:errcheck // As above.

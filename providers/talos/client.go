@@ -4,6 +4,7 @@ package talos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -64,7 +65,7 @@ func (c *connection) readVersion(ctx context.Context, m *Machine) error {
 		m.Version = message.GetVersion().GetTag()
 	}
 	if m.Version == "" {
-		return fmt.Errorf("reading the version: the answer is empty")
+		return errors.New("reading the version: the answer is empty")
 	}
 	return nil
 }
@@ -80,7 +81,7 @@ func (c *connection) readBootID(ctx context.Context, m *Machine) error {
 		return fmt.Errorf("reading the boot ID: %w", err)
 	}
 	if m.BootID = strings.TrimSpace(string(data)); m.BootID == "" {
-		return fmt.Errorf("reading the boot ID: the answer is empty")
+		return errors.New("reading the boot ID: the answer is empty")
 	}
 	return nil
 }

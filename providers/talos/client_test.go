@@ -26,6 +26,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -152,6 +153,7 @@ func serve(t *testing.T) (*server, *client.Client) {
 	go api.Serve(listener) //nolint:errcheck // It ends with the test.
 	t.Cleanup(api.Stop)
 	c, err := client.New(t.Context(), client.WithUnixSocket(socket), client.WithGRPCDialOptions(
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithChainUnaryInterceptor(guardUnary), grpc.WithChainStreamInterceptor(guardStream),
 	))
 	g.Expect(err).NotTo(HaveOccurred())

@@ -61,7 +61,7 @@ func (i *Installation) StartHub(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("opening the hub's log: %w", err)
 	}
-	hub := exec.Command(i.hubBinary, "serve", "--standalone", "--data-dir", filepath.Join(i.dir, "hub")) //nolint:gosec,noctx // It outlives ctx.
+	hub := exec.Command(i.hubBinary, "serve", "--standalone", "--data-dir", filepath.Join(i.dir, "hub")) // It outlives ctx.
 	hub.Stderr = log
 	out, err := hub.StdoutPipe()
 	if err != nil {
@@ -140,7 +140,7 @@ func (r Result) String() string {
 // CLI runs ichor to its end.
 func (i *Installation) CLI(ctx context.Context, args ...string) (Result, error) {
 	var out, errOut bytes.Buffer
-	cmd := exec.CommandContext(ctx, i.cliBinary, args...) //nolint:gosec // The tests' own arguments.
+	cmd := exec.CommandContext(ctx, i.cliBinary, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+i.Kubeconfig())
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err := cmd.Run()

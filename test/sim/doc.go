@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sim simulates fleets of Talos clusters in one process. Every node serves the real Talos API over mutual TLS on an
 // address of its own, and every cluster a Kubernetes API; versions, A/B slots, boot IDs, etcd membership, pods and faults behave
 // like those of real machines, only faster. A journal records every call.

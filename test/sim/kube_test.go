@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package sim_test
 
 import (
@@ -188,7 +190,7 @@ func TestDisruptionBudgetBlocksAnEviction(t *testing.T) {
 		},
 	}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	helper := drainer(k, within(t))
+	helper := drainer(within(t), k)
 	support, err := drain.CheckEvictionSupport(k)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(support.String()).To(Equal("policy/v1"))
@@ -208,7 +210,7 @@ func TestEvictedPodsStayPendingWithoutANode(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer w.Stop()
 	setUnschedulable(t, k, "worker-1", "true")
-	g.Expect(drain.RunNodeDrain(drainer(k, within(t)), "worker-1")).To(Succeed())
+	g.Expect(drain.RunNodeDrain(drainer(within(t), k), "worker-1")).To(Succeed())
 	pods, err := k.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{FieldSelector: "status.phase=Pending"})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pods.Items).To(HaveLen(2))

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package sim_test
 
 import (
@@ -106,7 +108,7 @@ func awaitEvent(t *testing.T, s *sim.Simulator, n *sim.Node, event string, after
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 }
 
-func drainer(k kubernetes.Interface, ctx context.Context) *drain.Helper {
+func drainer(ctx context.Context, k kubernetes.Interface) *drain.Helper {
 	return &drain.Helper{
 		Ctx: ctx, Client: k, Force: false, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true,
 		Out: io.Discard, ErrOut: io.Discard,
@@ -153,8 +155,8 @@ func upgradeNode(t *testing.T, s *sim.Simulator, c *client.Client, k kubernetes.
 	}
 	node, err := k.CoreV1().Nodes().Get(ctx, n.Name(), metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(drain.RunCordonOrUncordon(drainer(k, ctx), node, true)).To(Succeed())
-	g.Expect(drain.RunNodeDrain(drainer(k, ctx), n.Name())).To(Succeed())
+	g.Expect(drain.RunCordonOrUncordon(drainer(ctx, k), node, true)).To(Succeed())
+	g.Expect(drain.RunNodeDrain(drainer(ctx, k), n.Name())).To(Succeed())
 	expectDrained(t, k, n.Name())
 
 	installed := s.Journal().Last()
@@ -169,7 +171,7 @@ func upgradeNode(t *testing.T, s *sim.Simulator, c *client.Client, k kubernetes.
 	if n.ControlPlane() {
 		expectVoter(ctx, t, c)
 	}
-	g.Expect(drain.RunCordonOrUncordon(drainer(k, ctx), node, false)).To(Succeed())
+	g.Expect(drain.RunCordonOrUncordon(drainer(ctx, k), node, false)).To(Succeed())
 }
 
 func versionOf(ctx context.Context, c *client.Client) (string, error) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package control
 
 import (
@@ -84,7 +86,7 @@ func (c *Client) Journal(ctx context.Context, f journal.Filter, follow bool, fn 
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer resp.Body.Close() //nolint:errcheck // It was only read.
 	decoder := json.NewDecoder(resp.Body)
 	for {
 		var e journal.Entry
@@ -99,10 +101,11 @@ func (c *Client) Journal(ctx context.Context, f journal.Filter, follow bool, fn 
 
 // ended tells the end of the list, or of the simulation, from a failure.
 func ended(ctx context.Context, err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || ctx.Err() != nil {
-		return nil
+	over := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || ctx.Err() != nil
+	if !over {
+		return fmt.Errorf("read journal: %w", err)
 	}
-	return fmt.Errorf("read journal: %w", err)
+	return nil
 }
 
 func (c *Client) call(ctx context.Context, method, path string, body, answer any) error {
@@ -110,7 +113,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer resp.Body.Close() //nolint:errcheck // As above.
 	if answer == nil {
 		return nil
 	}
@@ -137,7 +140,7 @@ func (c *Client) do(ctx context.Context, method, path string, body any) (*http.R
 		return nil, fmt.Errorf("call the simulation: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
+		defer resp.Body.Close() //nolint:errcheck // As above.
 		message, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 		return nil, errors.New(strings.TrimSpace(string(message)))
 	}

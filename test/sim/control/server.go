@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package control is the simulator's own API: HTTP and JSON on a loopback address, for the command line and for tests in other
 // processes. Who may read the state directory may use it: the address and a token are in a file there.
 package control
@@ -116,8 +118,14 @@ func (s *Server) routes() http.Handler {
 }
 
 func reply(w http.ResponseWriter, answer any) {
+	data, err := json.Marshal(answer)
+	if err != nil {
+		http.Error(w, "encode answer: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer)
+	// The only failure left is a client that went away.
+	_, _ = w.Write(append(data, '\n'))
 }
 
 func (s *Server) power(w http.ResponseWriter, r *http.Request) {
@@ -148,9 +156,10 @@ func (s *Server) inject(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) clear(w http.ResponseWriter, id string) {
-	if !s.sim.Clear(id) && id != "" {
-		http.Error(w, "no fault "+id+" is in force", http.StatusNotFound)
+	if s.sim.Clear(id) || id == "" {
+		return
 	}
+	http.Error(w, "no fault "+id+" is in force", http.StatusNotFound)
 }
 
 // journal answers with one entry a line. With follow it goes on until the client has enough.
@@ -164,7 +173,9 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 	encoder := json.NewEncoder(w)
 	if query.Get("follow") == "" {
 		for _, e := range s.sim.Journal().Entries(filter) {
-			_ = encoder.Encode(e)
+			if encoder.Encode(e) != nil {
+				return // The client went away.
+			}
 		}
 		return
 	}

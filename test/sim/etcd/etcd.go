@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package etcd models the membership of an etcd cluster: members, leader, term and quorum, but no data.
 package etcd
 

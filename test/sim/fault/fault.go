@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fault is the register of the faults that a test has ordered. The simulated machines ask it at their fault points.
 package fault
 

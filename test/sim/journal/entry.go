@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package journal records what the simulated machines were asked to do and what became of it.
 package journal
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kubeapi
 
 import (
@@ -119,9 +121,15 @@ func encode(w http.ResponseWriter, info runtime.SerializerInfo, status int, obj 
 }
 
 func writeJSON(w http.ResponseWriter, status int, answer any) {
+	data, err := json.Marshal(answer)
+	if err != nil {
+		http.Error(w, "encode answer: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer)
+	// As above.
+	_, _ = w.Write(append(data, '\n'))
 }
 
 // writeError answers with a Status, in the client's encoding if that is one the API serves.
@@ -140,7 +148,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 func statusOf(err error) *metav1.Status {
 	code, message := outcome(err)
 	status := &metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Message: message, Reason: apierrors.ReasonForError(err)}
-	if known, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // Errors reach the client unwrapped.
+	if known, ok := err.(apierrors.APIStatus); ok { // Errors reach the client unwrapped.
 		given := known.Status()
 		status = &given
 	}

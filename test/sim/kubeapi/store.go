@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kubeapi is a small Kubernetes API server for simulated clusters: real HTTPS, JSON, YAML and protobuf, watches, patches,
 // tables and evictions, over a store in memory. It serves the resources in its table and answers NotFound for all others.
 package kubeapi
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -114,7 +117,7 @@ func (s *Store) Update(r *Resource, namespace, name string, dryRun bool, modify 
 		return nil, err
 	}
 	if v := now.GetResourceVersion(); v != "" && v != old.GetResourceVersion() {
-		return nil, apierrors.NewConflict(r.GroupResource(), name, fmt.Errorf(
+		return nil, apierrors.NewConflict(r.GroupResource(), name, errors.New(
 			"the object has been modified; please apply your changes to the latest version and try again"))
 	}
 	keepIdentity(old, now)
@@ -182,8 +185,8 @@ func (s *Store) keep(c change) {
 func (s *Store) since(r *Resource, version uint64) ([]change, uint64, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.history) > 0 && version < s.history[0].version-1 || version > s.version {
-		return nil, 0, nil, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, s.version))
+	if err := s.inHistory(version); err != nil {
+		return nil, 0, nil, err
 	}
 	start, _ := slices.BinarySearchFunc(s.history, version+1, func(c change, v uint64) int { return cmp.Compare(c.version, v) })
 	var list []change
@@ -193,6 +196,20 @@ func (s *Store) since(r *Resource, version uint64) ([]change, uint64, <-chan str
 		}
 	}
 	return list, s.version, s.wake, nil
+}
+
+// reaches fails if since would.
+func (s *Store) reaches(version uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inHistory(version)
+}
+
+func (s *Store) inHistory(version uint64) error {
+	if len(s.history) > 0 && version < s.history[0].version-1 || version > s.version {
+		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, s.version))
+	}
+	return nil
 }
 
 // Everything returns all objects, for keeping them over a restart.

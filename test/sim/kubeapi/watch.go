@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kubeapi
 
 import (
@@ -63,8 +65,7 @@ func (w *watcher) start() ([]Object, error) {
 		return nil, apierrors.NewBadRequest("resource version: " + err.Error())
 	}
 	w.version = version
-	_, _, _, err = w.store.since(w.resource, version)
-	return nil, err
+	return nil, w.store.reaches(version)
 }
 
 func (w *watcher) sendInitial(objects []Object) error {

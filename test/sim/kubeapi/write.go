@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kubeapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -181,7 +184,7 @@ func (a *API) preconditions(r *request, options *metav1.DeleteOptions) error {
 	}
 	uid, version := options.Preconditions.UID, options.Preconditions.ResourceVersion
 	if uid != nil && *uid != obj.GetUID() || version != nil && *version != obj.GetResourceVersion() {
-		return apierrors.NewConflict(r.resource.GroupResource(), r.name, fmt.Errorf("the preconditions are not met"))
+		return apierrors.NewConflict(r.resource.GroupResource(), r.name, errors.New("the preconditions are not met"))
 	}
 	return nil
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package link is the network side of a simulated service: a listener that can be switched on and off, that can swallow
 // every byte without an answer, and that cuts its connections when the machine behind it goes away.
 package link

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package link_test
 
 import (
@@ -36,8 +38,9 @@ func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	defer l.Close()
-	return l.Addr().String()
+	address := l.Addr().String()
+	NewWithT(t).Expect(l.Close()).To(Succeed())
+	return address
 }
 
 func say(c net.Conn, s string) (string, error) {

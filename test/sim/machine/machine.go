@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package machine models one Talos machine: its A/B slots, its META values, the sequences that take it down and bring it up,
 // and what the installer does to it. It knows nothing of the network; observers carry its state to the APIs.
 package machine
@@ -85,7 +87,7 @@ type Machine struct {
 	images    map[string]Image // Pulled ones, by every name that finds them.
 	events    *EventLog
 	sequence  *sequence       // The one that runs, if any.
-	life      context.Context // Ends when this boot ends.
+	life      context.Context //nolint:containedctx // Ends when this boot ends; no call lasts as long.
 	endLife   context.CancelFunc
 	observers []func()
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package machine
 
 import (
@@ -27,7 +29,7 @@ var yields = map[string][]string{
 // sequence is a run of one of the machine's sequences. A run that has been taken over changes nothing any more.
 type sequence struct {
 	name, actor string
-	ctx         context.Context
+	ctx         context.Context //nolint:containedctx // A sequence goes on after the call that started it.
 	cancel      context.CancelFunc
 }
 

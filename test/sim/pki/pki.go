@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pki makes the certificates of a simulated cluster from a real Talos secrets bundle, which it keeps on disk.
 package pki
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package talosapi serves the Talos API of simulated machines over gRPC and mutual TLS: apid's routing, role checks, and the
 // services behind it. What a method is not simulated for answers Unimplemented.
 package talosapi

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package talosapi
 
 import (
@@ -36,7 +38,7 @@ type call struct {
 type callKey struct{}
 
 // callFrom returns the call that a handler serves. Every handler runs behind identify, so there always is one.
-func callFrom(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) } //nolint:forcetypeassert
+func callFrom(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) } //nolint:forcetypeassert // As said.
 
 // nodeFrom returns the node that a handler serves.
 func nodeFrom(ctx context.Context) *node { return callFrom(ctx).node }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package timing holds the one table of durations that shapes the simulator, and the clock it is measured with.
 package timing
 

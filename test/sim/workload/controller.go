@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package workload plays what acts on its own inside a simulated Kubernetes cluster: kubelets, scheduler, and the controllers of
 // nodes, replica sets and daemon sets. It is level-triggered: Sync brings the objects in line with the machines.
 package workload

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package workload
 
 import (
@@ -46,7 +48,7 @@ func (c *Controller) createBase() {
 }
 
 func (c *Controller) createDeployment(namespace, name string, replicas int) {
-	n := ptr.To(int32(replicas)) //nolint:gosec // A handful of pods.
+	n := ptr.To(int32(replicas)) // A handful of pods.
 	d := &appsv1.Deployment{
 		ObjectMeta: objectMeta(namespace, name, name),
 		Spec:       appsv1.DeploymentSpec{Replicas: n, Selector: selector(name)},

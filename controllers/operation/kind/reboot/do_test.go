@@ -165,7 +165,8 @@ func TestCordonAfterARebootThatFailed(t *testing.T) {
 		g.Expect(w.do(t, "Draining")).To(Succeed())
 		asked := 0
 		w.scope.Guard = func(context.Context) error {
-			if asked++; asked == 1 {
+			asked++
+			if asked == 1 {
 				return errors.New("the management API does not answer")
 			}
 			return nil

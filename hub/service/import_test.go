@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/providers/credentials"
+)
+
+func brought(t *testing.T) Import {
+	t.Helper()
+	kubeconfig, talosconfig := files(t, "https://10.0.0.10:6443", now.Add(time.Hour))
+	return Import{Name: "c1", Namespace: "default", Kubeconfig: kubeconfig, Talosconfig: talosconfig}
+}
+
+func TestImport(t *testing.T) {
+	w, in := newWorld(t), brought(t)
+	imported, err := w.Import(w.ctx, in)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(imported.Name).To(Equal("c1"))
+	w.g.Expect(w.writes).To(Equal([]string{"create Cluster", "create Secret", "create Secret", "create TalosCluster"}), "the hub starts with the TalosCluster")
+
+	capi := &clusterv1.Cluster{}
+	w.get(capi, "c1")
+	w.g.Expect(capi.Spec.InfrastructureRef).To(Equal(clusterv1.ContractVersionedObjectReference{APIGroup: "ichor.maesh.dev", Kind: "TalosCluster", Name: "c1"}))
+	w.g.Expect(capi.Spec.ControlPlaneEndpoint).To(Equal(clusterv1.APIEndpoint{Host: "10.0.0.10", Port: 6443}))
+	owners := []metav1.OwnerReference{{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Cluster", Name: "c1", UID: capi.UID}}
+
+	for name, row := range map[string]struct {
+		key  string
+		data []byte
+	}{"c1-kubeconfig": {"value", in.Kubeconfig}, "c1-talosconfig": {"talosconfig", in.Talosconfig}} {
+		secret := &corev1.Secret{}
+		w.get(secret, name)
+		w.g.Expect(secret.Data).To(Equal(map[string][]byte{row.key: row.data}))
+		w.g.Expect(secret.Labels).To(HaveKeyWithValue("cluster.x-k8s.io/cluster-name", "c1"))
+		w.g.Expect(secret.OwnerReferences).To(Equal(owners))
+	}
+	talos := &v1alpha1.TalosCluster{}
+	w.get(talos, "c1")
+	w.g.Expect(talos.Labels).To(HaveKeyWithValue("cluster.x-k8s.io/cluster-name", "c1"))
+	w.g.Expect(talos.OwnerReferences).To(Equal(owners))
+	w.g.Expect(talos.Annotations["ichor.maesh.dev/owner-id"]).NotTo(BeEmpty())
+	w.g.Expect(talos.Spec).To(Equal(v1alpha1.TalosClusterSpec{ControlPlaneEndpoint: &v1alpha1.APIEndpoint{Host: "10.0.0.10", Port: 6443}}))
+}
+
+// Importing again brings new credentials, and keeps what else is there.
+func TestImportAgain(t *testing.T) {
+	w, in := newWorld(t), brought(t)
+	_, err := w.Import(w.ctx, in)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	before := &v1alpha1.TalosCluster{}
+	w.get(before, "c1")
+	declared := before.DeepCopy()
+	declared.Spec.TalosVersion = "v1.13.9"
+	w.g.Expect(w.Client.Update(w.ctx, declared)).To(Succeed())
+
+	again := brought(t)
+	again.TalosContext = "x"
+	w.writes = nil
+	_, err = w.Import(w.ctx, again)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(w.writes).To(Equal([]string{"patch Secret", "patch Secret", "patch TalosCluster"}))
+	after, secret := &v1alpha1.TalosCluster{}, &corev1.Secret{}
+	w.get(after, "c1")
+	w.g.Expect(after.Annotations).To(Equal(before.Annotations), "the owner ID is made once")
+	w.g.Expect(after.Spec.TalosVersion).To(Equal("v1.13.9"))
+	w.g.Expect(after.Spec.Access).To(Equal(&v1alpha1.AccessSpec{TalosconfigContext: "x"}))
+	w.get(secret, "c1-kubeconfig")
+	w.g.Expect(secret.Data["value"]).To(Equal(again.Kubeconfig))
+
+	w.writes = nil
+	_, err = w.Import(w.ctx, again)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(w.writes).To(BeEmpty(), "the same again writes nothing")
+}
+
+// An import that was cut short is finished by the next one.
+func TestImportFinishesWhatWasLeft(t *testing.T) {
+	w, in := newWorld(t), brought(t)
+	w.fail = func(write string) error {
+		if write == "create TalosCluster" {
+			return errors.New("no answer")
+		}
+		return nil
+	}
+	_, err := w.Import(w.ctx, in)
+	w.g.Expect(err).To(MatchError("writing TalosCluster default/c1: no answer"))
+	w.fail = func(string) error { return nil }
+	_, err = w.Import(w.ctx, in)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.get(&v1alpha1.TalosCluster{}, "c1")
+}
+
+// What cannot be used is refused before anything is written.
+func TestImportRefuses(t *testing.T) {
+	expired := func(in *Import, t *testing.T) {
+		in.Kubeconfig, _ = files(t, "https://10.0.0.10", now.Add(-time.Second))
+	}
+	expiredTalos := func(in *Import, t *testing.T) {
+		_, in.Talosconfig = files(t, "https://10.0.0.10", now.Add(-time.Second))
+	}
+	for name, row := range map[string]struct {
+		change  func(*Import, *testing.T)
+		err     string
+		invalid bool
+	}{
+		"a name that is none":      {func(in *Import, _ *testing.T) { in.Name = "C_1" }, `name "C_1": `, false},
+		"no kubeconfig":            {func(in *Import, _ *testing.T) { in.Kubeconfig = nil }, "kubeconfig is invalid: ", true},
+		"no talosconfig":           {func(in *Import, _ *testing.T) { in.Talosconfig = nil }, "talosconfig is invalid: ", true},
+		"no such context (A7)":     {func(in *Import, _ *testing.T) { in.TalosContext = "y" }, `talosconfig is invalid: context "y" is not among the contexts ["x"]`, true},
+		"an old kubeconfig (A10)":  {expired, "kubeconfig is invalid: its client certificate ended on 2026-01-02", true},
+		"an old talosconfig (A10)": {expiredTalos, "talosconfig is invalid: its client certificate ended on 2026-01-02", true},
+		"a port that is none at all": {func(in *Import, t *testing.T) {
+			in.Kubeconfig, _ = files(t, "https://10.0.0.10:https", now.Add(time.Hour))
+		}, "kubeconfig is invalid: ", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, in := newWorld(t), brought(t)
+			row.change(&in, t)
+			_, err := w.Import(w.ctx, in)
+			w.g.Expect(err).To(MatchError(ContainSubstring(row.err)))
+			w.g.Expect(errors.Is(err, credentials.ErrInvalid)).To(Equal(row.invalid))
+			w.g.Expect(w.writes).To(BeEmpty())
+		})
+	}
+	t.Run("the Cluster of somebody else", func(t *testing.T) {
+		w := newWorld(t, &clusterv1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"},
+			Spec:       clusterv1.ClusterSpec{InfrastructureRef: clusterv1.ContractVersionedObjectReference{Kind: "DockerCluster", Name: "c1"}},
+		})
+		_, err := w.Import(w.ctx, brought(t))
+		w.g.Expect(err).To(MatchError(`there is a Cluster default/c1 already, and it belongs to infrastructure "DockerCluster": choose another name`))
+		w.g.Expect(w.writes).To(BeEmpty())
+	})
+}
+
+func TestEndpointOf(t *testing.T) {
+	for server, want := range map[string]v1alpha1.APIEndpoint{
+		"https://10.0.0.10:6443":  {Host: "10.0.0.10", Port: 6443},
+		"https://api.example.org": {Host: "api.example.org", Port: 443},
+		"https://[fd00::1]:6443":  {Host: "fd00::1", Port: 6443},
+	} {
+		NewWithT(t).Expect(endpointOf(server)).To(Equal(want))
+	}
+}
