@@ -144,7 +144,7 @@ explain() {
 		  export PATH=$bin:\$PATH KUBECONFIG=$dir/kubeconfig
 
 		  ichor cluster list
-		  ichor upgrade talos --cluster $first v1.13.7 --follow
+		  ichor upgrade talos v1.14.1 --cluster $first --follow
 		  ichor operation list
 
 	END

@@ -34,6 +34,7 @@ func TestParseMaxUnavailable(t *testing.T) {
 		"few": {err: `--max-unavailable "few" is neither a number nor a percentage such as 25%`},
 		"2.5": {err: `--max-unavailable "2.5" is neither a number nor a percentage such as 25%`},
 		"3 ":  {err: `--max-unavailable "3 " is neither a number nor a percentage such as 25%`},
+		" 3":  {err: `--max-unavailable " 3" is neither a number nor a percentage such as 25%`},
 	} {
 		t.Run(text, func(t *testing.T) {
 			g := NewWithT(t)

@@ -170,6 +170,9 @@ func (r *Reconciler) retry(ctx context.Context, s *scope) (stop bool, err error)
 	now := metav1.NewTime(r.Clock.Now())
 	for _, unit := range s.failed() {
 		unit.FailureTime = metav1.Time{}
+		if unit.RetryStep != "" {
+			unit.PreRebootBootID = "" // Going back makes the reboot that was asked for history.
+		}
 		enter(&unit, cmp.Or(unit.RetryStep, unit.Step), now.Time)
 		s.put(unit)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 )
 
@@ -41,14 +42,44 @@ func (r *Reconciler) runStage(s *scope, stage plan.Stage) {
 	for _, unit := range s.inHand(stage) {
 		r.step(s, stage, unit, s.executor.Next)
 	}
+	if stage.Batch.Tiered {
+		r.beginTiered(s, stage)
+	} else {
+		r.beginParallel(s, stage)
+	}
+}
+
+// beginParallel begins with as many units as may go at once. It looks at all of them before it begins with any, so that one write
+// claims them all; one that does not answer keeps no other waiting.
+func (r *Reconciler) beginParallel(s *scope, stage plan.Stage) {
+	pending := s.pending(stage)
+	free := max(stage.Batch.Parallel, 1) - len(s.inHand(stage))
+	if s.op.Status.FailureReason != "" || free <= 0 {
+		return
+	}
+	pending = pending[:min(free, len(pending))]
+	ready := true
+	for _, name := range pending {
+		_, fresh := r.look(s, kind.Unit{Status: s.candidate(name, stage), Machine: s.Machine(name)})
+		ready = ready && fresh
+	}
+	for _, name := range pending {
+		if ready {
+			r.step(s, stage, s.candidate(name, stage), s.executor.Next)
+		}
+	}
+}
+
+// beginTiered begins with one unit after the other, as long as the order and the gates let it.
+func (r *Reconciler) beginTiered(s *scope, stage plan.Stage) {
 	for s.op.Status.FailureReason == "" {
 		name := r.nextUnit(s, stage)
 		if name == "" {
 			return
 		}
-		before := len(s.inHand(stage)) + s.countOver(stage)
+		before := len(s.pending(stage))
 		r.step(s, stage, s.candidate(name, stage), s.executor.Next)
-		if len(s.inHand(stage))+s.countOver(stage) == before {
+		if len(s.pending(stage)) == before {
 			return // It waits, and so would those behind it.
 		}
 	}
@@ -61,15 +92,9 @@ func (s *scope) candidate(name string, stage plan.Stage) v1alpha1.UnitStatus {
 	return unit
 }
 
-// nextUnit chooses whom to begin with next; nothing means nobody, for now.
+// nextUnit chooses whom a tiered stage begins with next; nothing means nobody, for now.
 func (r *Reconciler) nextUnit(s *scope, stage plan.Stage) string {
 	inHand := len(s.inHand(stage))
-	if !stage.Batch.Tiered {
-		if pending := s.pending(stage); len(pending) > 0 && inHand < max(stage.Batch.Parallel, 1) {
-			return pending[0]
-		}
-		return ""
-	}
 	pending := s.pendingMachines(stage)
 	if controlPlanes := plan.ControlPlanes(pending); controlPlanes > 0 || s.controlPlaneInHand(stage) {
 		return r.nextControlPlane(s, pending, inHand)
@@ -139,10 +164,6 @@ func (s *scope) away(stage plan.Stage) map[string]bool {
 		away[unit.Name] = stage.Disruptive
 	}
 	return away
-}
-
-func (s *scope) countOver(stage plan.Stage) int {
-	return len(unitsOf(stage)) - len(s.pending(stage)) - len(s.inHand(stage))
 }
 
 // over says whether a stage is over on all its units. A machine that was begun with counts, even if the plan has dropped it since.
@@ -242,12 +263,12 @@ func (s *scope) maxUnavailable() int {
 
 // event records something when status is written.
 func (s *scope) event(reason, action, note string, args ...any) {
-	kind := corev1.EventTypeNormal
+	severity := corev1.EventTypeNormal
 	if reason == v1alpha1.StepFailedReason || reason == v1alpha1.RefusedReason {
-		kind = corev1.EventTypeWarning
+		severity = corev1.EventTypeWarning
 	}
 	op := s.op.DeepCopy()
 	s.events = append(s.events, func(recorder events.EventRecorder) {
-		recorder.Eventf(op, nil, kind, reason, action, note, args...)
+		recorder.Eventf(op, nil, severity, reason, action, note, args...)
 	})
 }

@@ -108,7 +108,7 @@ func open(config *credentials.Talosconfig) (*client.Client, error) {
 		grpc.WithChainUnaryInterceptor(guardUnary),
 		grpc.WithChainStreamInterceptor(guardStream),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: dialTimeout / 30, Multiplier: 1.6, Jitter: 0.2, MaxDelay: dialTimeout / 3},
+			Backoff:           backoff.Config{BaseDelay: dialTimeout / 30, Multiplier: 1.6, Jitter: 0.2, MaxDelay: dialTimeout / 6},
 			MinConnectTimeout: dialTimeout,
 		}),
 	))

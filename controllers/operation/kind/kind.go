@@ -114,6 +114,9 @@ type Step struct {
 	// Unsafe steps keep the lock, whatever happens, until the next step.
 	Unsafe bool
 
+	// Blind says that what follows the success of the call needs no look: Next and Settle get an empty observation.
+	Blind bool
+
 	// Cancel says that settling ends the call rather than waiting for it.
 	Cancel bool
 

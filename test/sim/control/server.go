@@ -173,7 +173,7 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 	encoder := json.NewEncoder(w)
 	if query.Get("follow") == "" {
 		for _, e := range s.sim.Journal().Entries(filter) {
-			if encoder.Encode(e) != nil {
+			if err := encoder.Encode(e); err != nil {
 				return // The client went away.
 			}
 		}

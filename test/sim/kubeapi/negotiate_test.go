@@ -48,14 +48,14 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(tt.path, func(t *testing.T) {
 			g := NewWithT(t)
-			r, err := parse(httptest.NewRequest("GET", tt.path, http.NoBody))
+			r, err := parse(httptest.NewRequest(http.MethodGet, tt.path, http.NoBody))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(r.resource).To(BeIdenticalTo(tt.resource))
 			g.Expect([]string{r.namespace, r.name, r.subresource}).To(Equal([]string{tt.namespace, tt.name, tt.subresource}))
 		})
 	}
 	for _, path := range []string{"/", "/api/v1", "/api/v1/secrets", "/apis/apps/v2/deployments", "/api/v1/namespaces/a/pods/b/c/d"} {
-		_, err := parse(httptest.NewRequest("GET", path, http.NoBody))
+		_, err := parse(httptest.NewRequest(http.MethodGet, path, http.NoBody))
 		NewWithT(t).Expect(err).To(HaveOccurred(), path)
 	}
 }

@@ -29,7 +29,7 @@ func Steps() []kind.Step {
 		{Name: v1alpha1.DrainingStep, Repeat: kind.Safe, Cancel: true, Timeout: 10 * time.Minute},
 		{Name: v1alpha1.RebootingStep, Repeat: kind.BootIDGuarded, Gated: true, Unsafe: true, Timeout: 15 * time.Minute},
 		{Name: v1alpha1.VerifyingStep, Waits: true, Timeout: 15 * time.Minute},
-		{Name: v1alpha1.UncordoningStep, Repeat: kind.Safe, Timeout: 2 * time.Minute},
+		{Name: v1alpha1.UncordoningStep, Repeat: kind.Safe, Blind: true, Timeout: 2 * time.Minute},
 	}
 }
 
@@ -78,18 +78,13 @@ func Next(scope kind.Scope, unit kind.Unit, seen kind.Observation, proof Proof) 
 	case step == v1alpha1.DrainingStep:
 		return askForReboot(unit, seen)
 	}
-	return uncordoned(unit, seen)
+	return uncordoned(unit)
 }
 
 // uncordoned ends the sequence, unless settling took the cordon off before the reboot: then the machine is where it began.
-func uncordoned(unit kind.Unit, seen kind.Observation) kind.Action {
-	switch before := unit.Status.PreRebootBootID; {
-	case before == "":
+func uncordoned(unit kind.Unit) kind.Action {
+	if unit.Status.PreRebootBootID == "" {
 		return kind.Action{Verdict: kind.Park}
-	case seen.TalosTrouble != "":
-		return kind.Action{Verdict: kind.Wait, Message: "waiting for the Talos API: " + seen.TalosTrouble}
-	case seen.Talos.BootID == before:
-		return kind.Action{Verdict: kind.Park} // A reboot was refused, and another attempt settled.
 	}
 	return kind.Action{Verdict: kind.Done}
 }

@@ -41,7 +41,7 @@ func New(t talos.Provider, k kube.Provider, factory string) *Executor {
 // Steps implements kind.Executor.
 func (e *Executor) Steps() []kind.Step {
 	return append([]kind.Step{
-		{Name: v1alpha1.PullingStep, Repeat: kind.Safe, Cancel: true, Timeout: callTimeout},
+		{Name: v1alpha1.PullingStep, Repeat: kind.Safe, Blind: true, Cancel: true, Timeout: callTimeout},
 		{Name: v1alpha1.InstallingStep, Repeat: kind.Safe, Unsafe: true, Timeout: callTimeout},
 	}, installed(reboot.Steps())...)
 }
