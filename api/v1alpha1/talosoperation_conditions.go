@@ -53,6 +53,9 @@ const (
 	// MachinesDiscoveredGate waits until initial discovery has matched every etcd member and every Node.
 	MachinesDiscoveredGate = "MachinesDiscovered"
 
+	// MachineSettledGate waits until a machine that booted another system has found it good, or fallen back.
+	MachineSettledGate = "MachineSettled"
+
 	// EtcdHealthyGate waits until etcd can lose the chosen control plane without losing quorum.
 	EtcdHealthyGate = "EtcdHealthy"
 

@@ -178,8 +178,11 @@ func purpose(start *service.Start) string {
 }
 
 func batch(spec v1alpha1.TalosOperationSpec, stage plan.Stage) string {
-	if !stage.Batch.Tiered {
+	switch {
+	case !stage.Batch.Tiered:
 		return fmt.Sprintf("(up to %d at once)", stage.Batch.Parallel)
+	case len(stage.Machines) == 1:
+		return "(the machine is drained and reboots)"
 	}
 	workers := "1"
 	if spec.MaxUnavailable != nil {

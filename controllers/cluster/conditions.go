@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ func summarize(facts targets.Facts, seen probe, fresh bool, lockHolder string, n
 	setTalosReachable(cluster, seen)
 	setMachinesDiscovered(facts, seen)
 	setEtcdHealthy(facts, seen)
-	setSpecInSync(cluster)
+	setSpecInSync(facts)
 	setAvailable(cluster)
 }
 
@@ -154,7 +155,7 @@ func setTalosReachable(cluster *v1alpha1.TalosCluster, seen probe) {
 	}
 	switch {
 	case len(silent) == len(seen.machines):
-		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionFalse, v1alpha1.TalosNotReachableReason, "no machine answers: "+seen.talosTrouble)
+		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionFalse, v1alpha1.TalosNotReachableReason, cmp.Or(seen.talosTrouble, "no machine answers"))
 	case len(silent) > 0:
 		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionFalse, v1alpha1.TalosPartlyReachableReason, strings.Join(silent, ", "))
 	default:
@@ -201,11 +202,17 @@ func etcdViews(facts targets.Facts, seen probe) map[string]gate.EtcdView {
 	return views
 }
 
-func setSpecInSync(cluster *v1alpha1.TalosCluster) {
+func setSpecInSync(facts targets.Facts) {
+	cluster := facts.Cluster
 	desired, running := cluster.Spec.TalosVersion, cluster.Status.TalosVersions
 	switch {
 	case desired == "":
 		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionTrue, v1alpha1.SpecNotDeclaredReason, "")
+	case len(running) == 0:
+		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "no machine has told its version")
+	case len(running) == 1 && running[0] == desired && otherSchematic(facts):
+		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionFalse, v1alpha1.SpecOutOfSyncReason, fmt.Sprintf(
+			"machines run another schematic than the spec asks for; bring them there with: ichor upgrade talos %s --cluster %s", desired, cluster.Name))
 	case len(running) == 1 && running[0] == desired:
 		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionTrue, v1alpha1.SpecInSyncReason, "")
 	default:
@@ -213,6 +220,12 @@ func setSpecInSync(cluster *v1alpha1.TalosCluster) {
 			"the machines run Talos %s and the spec asks for %s; bring them there with: ichor upgrade talos %[2]s --cluster %s",
 			strings.Join(running, ", "), desired, cluster.Name))
 	}
+}
+
+// otherSchematic says whether a machine runs another schematic than the spec asks for.
+func otherSchematic(facts targets.Facts) bool {
+	desired := facts.Cluster.Spec.SchematicID
+	return desired != "" && slices.ContainsFunc(facts.Machines, func(m v1alpha1.TalosMachine) bool { return m.Status.SchematicID != desired })
 }
 
 // setAvailable needs what the hub needs to work: credentials, both APIs, known machines. A machine that reboots is no reason to call

@@ -197,10 +197,10 @@ func unmatched(machines []v1alpha1.TalosMachine, seen probe) string {
 		}
 	}
 	for _, machine := range inOrder(seen.machines) {
-		switch {
-		case machine.trouble != "":
-			return fmt.Sprintf("the machine at %s does not answer: %s", machine.address, machine.trouble)
-		case machine.etcd == nil:
+		if machine.trouble != "" && atAddress(machines, machine.address) == nil {
+			return fmt.Sprintf("the machine at %s is not known and does not answer: %s", machine.address, machine.trouble)
+		}
+		if machine.etcd == nil {
 			continue
 		}
 		for _, member := range machine.etcd.Members {

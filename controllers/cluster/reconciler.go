@@ -208,13 +208,14 @@ func (r *Reconciler) endInitialApproval(ctx context.Context, facts *targets.Fact
 // complete says whether a probe saw a whole cluster, and every part of it has a machine.
 func complete(machines []v1alpha1.TalosMachine, seen probe) bool {
 	return seen.credentials.reason == "" && seen.kubeTrouble == "" && seen.talosTrouble == "" && len(seen.nodes) > 0 &&
-		hasEtcd(seen) && unmatched(machines, seen) == ""
+		allAnswer(seen) && unmatched(machines, seen) == ""
 }
 
-func hasEtcd(seen probe) bool {
+// allAnswer says whether every machine answered, and every control plane told of etcd.
+func allAnswer(seen probe) bool {
 	members := false
 	for _, machine := range seen.machines {
-		if machine.role == v1alpha1.ControlPlaneRole && machine.etcd == nil {
+		if machine.trouble != "" || (machine.role == v1alpha1.ControlPlaneRole && machine.etcd == nil) {
 			return false
 		}
 		members = members || machine.etcd != nil

@@ -111,7 +111,7 @@ func (l *Locks) Acquire(ctx context.Context, cluster client.ObjectKey, owner met
 	if current == want && lease.Annotations[v1alpha1.LockEpochAnnotation] == l.Epoch {
 		return want, nil
 	}
-	l.stamp(lease, want, current)
+	l.stamp(lease, cluster.Name, want, current)
 	lease.OwnerReferences = []metav1.OwnerReference{owner}
 	if err := l.Client.Update(ctx, lease); err != nil {
 		return Holder{}, fmt.Errorf("taking the lock of cluster %s: %w", cluster, err)
@@ -152,10 +152,9 @@ func (l *Locks) create(ctx context.Context, cluster client.ObjectKey, owner meta
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace:       cluster.Namespace,
 		Name:            LeaseName(cluster.Name),
-		Labels:          map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
 		OwnerReferences: []metav1.OwnerReference{owner},
 	}}
-	l.stamp(lease, want, Holder{})
+	l.stamp(lease, cluster.Name, want, Holder{})
 	if err := l.Client.Create(ctx, lease); err != nil {
 		return Holder{}, fmt.Errorf("creating the lock of cluster %s: %w", cluster, err)
 	}
@@ -163,10 +162,14 @@ func (l *Locks) create(ctx context.Context, cluster client.ObjectKey, owner meta
 }
 
 // stamp makes want the holder, and this process the one that acts for it.
-func (l *Locks) stamp(lease *coordinationv1.Lease, want, current Holder) {
+func (l *Locks) stamp(lease *coordinationv1.Lease, cluster string, want, current Holder) {
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
 	}
+	if lease.Labels == nil {
+		lease.Labels = map[string]string{}
+	}
+	lease.Labels[clusterv1.ClusterNameLabel] = cluster // Who waits is found by it.
 	lease.Annotations[v1alpha1.LockEpochAnnotation] = l.Epoch
 	lease.Annotations[v1alpha1.OperationIDAnnotation] = want.OperationID
 	now := metav1.NewMicroTime(l.Clock.Now())

@@ -49,25 +49,33 @@ func (r *Reconciler) runStage(s *scope, stage plan.Stage) {
 	}
 }
 
-// beginParallel begins with as many units as may go at once. It looks at all of them before it begins with any, so that one write
-// claims them all; one that does not answer keeps no other waiting.
+// beginParallel begins with as many units as may go at once. It begins with none before it has looked at all, so that one write
+// claims many; those that do not answer are passed over.
 func (r *Reconciler) beginParallel(s *scope, stage plan.Stage) {
 	pending := s.pending(stage)
-	free := max(stage.Batch.Parallel, 1) - len(s.inHand(stage))
-	if s.op.Status.FailureReason != "" || free <= 0 {
+	if s.op.Status.FailureReason != "" || len(s.inHand(stage)) >= max(stage.Batch.Parallel, 1) {
 		return
 	}
-	pending = pending[:min(free, len(pending))]
-	ready := true
-	for _, name := range pending {
-		_, fresh := r.look(s, kind.Unit{Status: s.candidate(name, stage), Machine: s.Machine(name)})
-		ready = ready && fresh
+	if !r.lookedAt(s, stage, pending) {
+		return
 	}
 	for _, name := range pending {
-		if ready {
-			r.step(s, stage, s.candidate(name, stage), s.executor.Next)
+		if r.step(s, stage, s.candidate(name, stage), s.executor.Next); len(s.inHand(stage)) >= max(stage.Batch.Parallel, 1) {
+			return
 		}
 	}
+}
+
+// lookedAt says whether each of the machines has been looked at once, however long ago, and keeps an eye on all of them.
+func (r *Reconciler) lookedAt(s *scope, stage plan.Stage, names []string) bool {
+	all := true
+	for _, name := range names {
+		if machine := s.Machine(name); machine != nil {
+			_, seen, _ := r.look(s, kind.Unit{Status: s.candidate(name, stage), Machine: machine})
+			all = all && seen
+		}
+	}
+	return all
 }
 
 // beginTiered begins with one unit after the other, as long as the order and the gates let it.

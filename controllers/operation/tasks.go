@@ -4,6 +4,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ const (
 type call struct {
 	step     kind.Step
 	do       func(context.Context) (kind.Outcome, error)
+	undo     func(context.Context) error
 	classify func(error) v1alpha1.ErrorClass
 }
 
@@ -72,6 +74,10 @@ func (t *Tasks) start(key observe.Key, c call) {
 
 func (t *Tasks) run(ctx context.Context, key observe.Key, c call) {
 	outcome, err := t.attempt(ctx, c)
+	class := classOf(ctx, err, c.classify)
+	if class == v1alpha1.ErrorPermanent || class == v1alpha1.ErrorTimeout || class == v1alpha1.ErrorInterrupted {
+		err = errors.Join(err, t.undo(c))
+	}
 	if t.ctx.Err() != nil {
 		return // The process ends. The claim without outcome says so to the next one.
 	}
@@ -79,13 +85,7 @@ func (t *Tasks) run(ctx context.Context, key observe.Key, c call) {
 		Result: v1alpha1.CallSucceeded, ExitCode: outcome.ExitCode, Message: shorten(outcome.Message), Time: metav1.NewTime(t.clock.Now()),
 	}}
 	if err != nil {
-		r.outcome.Result, r.outcome.Message = v1alpha1.CallFailed, shorten(err.Error())
-		r.outcome.Class = c.classify(err)
-		if cause := context.Cause(ctx); cause != nil {
-			r.outcome.Class = v1alpha1.ErrorInterrupted
-		} else if isTimeout(err) {
-			r.outcome.Class = v1alpha1.ErrorTimeout
-		}
+		r.outcome.Result, r.outcome.Class, r.outcome.Message = v1alpha1.CallFailed, class, shorten(err.Error())
 	}
 	t.mu.Lock()
 	t.running[key](nil)
@@ -93,6 +93,29 @@ func (t *Tasks) run(ctx context.Context, key observe.Key, c call) {
 	t.results[key] = r
 	t.mu.Unlock()
 	t.ended(key.Object)
+}
+
+// classOf says what the end of a call means; nothing means that it succeeded.
+func classOf(ctx context.Context, err error, classify func(error) v1alpha1.ErrorClass) v1alpha1.ErrorClass {
+	switch {
+	case err == nil:
+		return ""
+	case context.Cause(ctx) != nil:
+		return v1alpha1.ErrorInterrupted
+	case isTimeout(err):
+		return v1alpha1.ErrorTimeout
+	}
+	return classify(err)
+}
+
+// undoTime bounds taking back what a failed call left.
+const undoTime = 15 * time.Second
+
+// undo takes back what a failed call left. It does so even for a call that was told to end, but not in a process that ends.
+func (t *Tasks) undo(c call) error {
+	ctx, cancel := context.WithTimeout(t.ctx, undoTime)
+	defer cancel()
+	return c.undo(ctx)
 }
 
 // attempt makes the call until it succeeds, fails for good or the step's deadline passes. Only calls that may be repeated are.

@@ -3,6 +3,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -44,7 +45,7 @@ func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 		r.apply(s, stage, unit, next(s.kind, subject, kind.Observation{}))
 		return
 	}
-	seen, fresh := r.look(s, subject)
+	seen, _, fresh := r.look(s, subject)
 	if !fresh {
 		s.work(unit)
 		return
@@ -79,7 +80,7 @@ func (r *Reconciler) apply(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus,
 		r.wait(s, unit, action, now)
 	case kind.Call:
 		if wait := r.gate(s, stage, unit, action); wait != (gate.Wait{}) {
-			r.hold(s, unit, wait)
+			s.waiting = append(s.waiting, wait) // However long: a gate has no deadline.
 			return
 		}
 		s.claim(unit, action, now)
@@ -108,18 +109,10 @@ func (r *Reconciler) gate(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 	})
 }
 
-// hold keeps a unit before a gate. A unit that is not in hand yet leaves no trace.
-func (r *Reconciler) hold(s *scope, unit v1alpha1.UnitStatus, wait gate.Wait) {
-	s.waiting = append(s.waiting, wait)
-	if unit.Step != "" {
-		r.timeout(s, unit, wait.Message, r.Clock.Now())
-	}
-}
-
 // wait stays in a step, or goes on to one that makes no call.
 func (r *Reconciler) wait(s *scope, unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
-	if unit.Step == "" {
-		s.waiting = append(s.waiting, gate.Wait{Gate: action.Reason, Message: action.Message})
+	if unit.Step == "" || action.Reason != "" {
+		s.waiting = append(s.waiting, gate.Wait{Gate: cmp.Or(action.Reason, v1alpha1.StartingReason), Message: action.Message})
 		return
 	}
 	if action.Step != "" && action.Step != unit.Step {
@@ -229,18 +222,21 @@ func (r *Reconciler) start(s *scope, name string) {
 		do: func(ctx context.Context) (kind.Outcome, error) {
 			return executor.Do(ctx, scope, unit, unit.Status.Step)
 		},
+		undo: func(ctx context.Context) error {
+			return executor.Undo(ctx, scope, unit, unit.Status.Step)
+		},
 	})
 }
 
-// look returns a fresh observation of a unit, and keeps an eye on it.
-func (r *Reconciler) look(s *scope, unit kind.Unit) (kind.Observation, bool) {
+// look returns the last observation of a unit, says whether there is one and whether it is fresh, and keeps an eye on the unit.
+func (r *Reconciler) look(s *scope, unit kind.Unit) (observation kind.Observation, seen, fresh bool) {
 	s.wanted[unit.Status.Name] = true
 	scope, executor := s.kind, s.executor
-	seen, fresh := r.observer.Want(observe.Key{Object: s.key, Part: unit.Status.Name}, func(ctx context.Context) any {
+	last, fresh := r.observer.Want(observe.Key{Object: s.key, Part: unit.Status.Name}, func(ctx context.Context) any {
 		return executor.Observe(ctx, scope, unit)
 	})
-	observation, _ := seen.(kind.Observation)
-	return observation, fresh
+	observation, seen = last.(kind.Observation)
+	return observation, seen, fresh
 }
 
 // wholeTarget is the key under which the Observer looks at a whole target. No machine has this name.

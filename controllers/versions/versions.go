@@ -11,6 +11,7 @@ import (
 	"github.com/blang/semver/v4"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+	"github.com/siderolabs/talos/pkg/machinery/gendata"
 )
 
 var twoParts = regexp.MustCompile(`^v?\d+\.\d+$`)
@@ -65,9 +66,11 @@ func TalosUpgrade(from, to string) (*Objection, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch {
+	switch newest := newestKnown(); {
 	case len(toVersion.Pre) > 0:
 		return &Objection{Message: fmt.Sprintf("%s is not a final version", to)}, nil
+	case toVersion.Major > newest.Major || toVersion.Minor > newest.Minor:
+		return &Objection{Message: fmt.Sprintf("this hub knows Talos up to v%d.%d, and not %s: upgrade the hub first", newest.Major, newest.Minor, to)}, nil
 	case toVersion.LT(fromVersion):
 		return &Objection{Message: fmt.Sprintf("%s is older than the running %s: a downgrade is no upgrade", to, from)}, nil
 	}
@@ -78,6 +81,11 @@ func TalosUpgrade(from, to string) (*Objection, error) {
 		return &Objection{Overridable: true, Message: fmt.Sprintf("%s skips a minor version after %s: go by way of the latest v%d.%d first", to, from, fromVersion.Major, fromVersion.Minor+1)}, nil
 	}
 	return nil, nil
+}
+
+// newestKnown is the newest Talos whose rules this build knows.
+func newestKnown() semver.Version {
+	return semver.MustParse(strings.TrimPrefix(gendata.VersionTag, "v"))
 }
 
 func upgradeable(from, to semver.Version) error {

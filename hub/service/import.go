@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -90,7 +91,6 @@ func (s *Service) write(ctx context.Context, in Import, endpoint v1alpha1.APIEnd
 	if err != nil {
 		return nil, err
 	}
-	owner := metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID}
 	talosCluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
 	for _, secret := range []struct {
 		name, key string
@@ -102,25 +102,25 @@ func (s *Service) write(ctx context.Context, in Import, endpoint v1alpha1.APIEnd
 	} {
 		object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: secret.name}}
 		_, err := controllerutil.CreateOrPatch(ctx, s.Client, object, func() error {
-			belong(object, in.Name, owner)
 			object.Type = secret.kind
 			object.Data = map[string][]byte{secret.key: secret.data}
-			return nil
+			return s.belong(object, cluster)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("writing Secret %s/%s: %w", in.Namespace, secret.name, err)
 		}
 	}
 	_, err = controllerutil.CreateOrPatch(ctx, s.Client, talosCluster, func() error {
-		belong(talosCluster, in.Name, owner)
 		if talosCluster.Annotations[v1alpha1.OwnerIDAnnotation] == "" {
 			metav1.SetMetaDataAnnotation(&talosCluster.ObjectMeta, v1alpha1.OwnerIDAnnotation, uuid.NewString())
 		}
 		talosCluster.Spec.ControlPlaneEndpoint = &endpoint
 		if in.TalosContext != "" {
-			talosCluster.Spec.Access = &v1alpha1.AccessSpec{TalosconfigContext: in.TalosContext}
+			access := ptr.Deref(talosCluster.Spec.Access, v1alpha1.AccessSpec{})
+			access.TalosconfigContext = in.TalosContext
+			talosCluster.Spec.Access = &access
 		}
-		return nil
+		return s.belong(talosCluster, cluster)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("writing TalosCluster %s/%s: %w", in.Namespace, in.Name, err)
@@ -133,17 +133,13 @@ func (s *Service) ensureCluster(ctx context.Context, in Import, endpoint v1alpha
 	cluster := &clusterv1.Cluster{}
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: in.Name}, cluster)
 	switch {
-	case err == nil && cluster.Spec.InfrastructureRef.Kind != "TalosCluster":
-		return nil, fmt.Errorf("there is a Cluster %s/%s already, and it belongs to infrastructure %q: choose another name", in.Namespace, in.Name, cluster.Spec.InfrastructureRef.Kind)
 	case err == nil:
-		return cluster, nil
+		return s.takeCluster(ctx, cluster, endpoint)
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading Cluster %s/%s: %w", in.Namespace, in.Name, err)
 	}
 	cluster.Namespace, cluster.Name = in.Namespace, in.Name
-	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: v1alpha1.GroupVersion.Group, Kind: "TalosCluster", Name: in.Name,
-	}
+	cluster.Spec.InfrastructureRef = infrastructure(in.Name)
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint.Host, Port: endpoint.Port}
 	if err := s.Client.Create(ctx, cluster); err != nil {
 		return nil, fmt.Errorf("creating Cluster %s/%s: %w", in.Namespace, in.Name, err)
@@ -151,13 +147,34 @@ func (s *Service) ensureCluster(ctx context.Context, in Import, endpoint v1alpha
 	return cluster, nil
 }
 
-// belong marks an object as one of a cluster.
-func belong(object client.Object, cluster string, owner metav1.OwnerReference) {
+// takeCluster takes the Cluster that an earlier import made, and brings its endpoint up to date.
+func (s *Service) takeCluster(ctx context.Context, cluster *clusterv1.Cluster, endpoint v1alpha1.APIEndpoint) (*clusterv1.Cluster, error) {
+	if ref := cluster.Spec.InfrastructureRef; ref != infrastructure(cluster.Name) {
+		return nil, fmt.Errorf("there is a Cluster %s/%s already, and it belongs to infrastructure %q: choose another name", cluster.Namespace, cluster.Name, ref.Kind)
+	}
+	patched := cluster.DeepCopy()
+	patched.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint.Host, Port: endpoint.Port}
+	if patched.Spec.ControlPlaneEndpoint == cluster.Spec.ControlPlaneEndpoint {
+		return cluster, nil
+	}
+	if err := s.Client.Patch(ctx, patched, client.MergeFrom(cluster)); err != nil {
+		return nil, fmt.Errorf("changing the endpoint of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
+	}
+	return patched, nil
+}
+
+// infrastructure is how a Cluster names its TalosCluster.
+func infrastructure(name string) clusterv1.ContractVersionedObjectReference {
+	return clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "TalosCluster", Name: name}
+}
+
+// belong marks an object as one of a cluster, beside what else it belongs to.
+func (s *Service) belong(object client.Object, cluster *clusterv1.Cluster) error {
 	labels := object.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[clusterv1.ClusterNameLabel] = cluster
+	labels[clusterv1.ClusterNameLabel] = cluster.Name
 	object.SetLabels(labels)
-	object.SetOwnerReferences([]metav1.OwnerReference{owner})
+	return controllerutil.SetOwnerReference(cluster, object, s.Client.Scheme())
 }

@@ -71,7 +71,11 @@ func (s *Service) Machine(ctx context.Context, namespace, cluster, name string) 
 	}
 	var found []*v1alpha1.TalosMachine
 	for i := range list.Items {
-		if machine := &list.Items[i]; machine.Name == name || strings.EqualFold(machine.Status.NodeName, name) {
+		machine := &list.Items[i]
+		if machine.Name == name {
+			return machine, nil
+		}
+		if strings.EqualFold(machine.Status.NodeName, name) {
 			found = append(found, machine)
 		}
 	}

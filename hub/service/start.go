@@ -84,9 +84,10 @@ func (s *Service) plan(facts targets.Facts, target v1alpha1.OperationTarget, spe
 	return start
 }
 
-// AtTarget says whether every machine that the plan takes is what it would be brought to, as far as the management API knows.
+// AtTarget says whether the spec asks for what the plan brings, and every machine that it takes is that already, as far as the
+// management API knows.
 func (s *Start) AtTarget() bool {
-	if s.Spec.Kind != v1alpha1.TalosKind {
+	if s.Spec.Kind != v1alpha1.TalosKind || s.Facts.Cluster.Spec.TalosVersion != s.Plan.Target.TalosVersion {
 		return false
 	}
 	for _, machine := range s.Facts.Approved() {

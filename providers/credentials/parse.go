@@ -139,6 +139,7 @@ func chooseContext(file *clientconfig.Config, wanted, cluster string) (string, e
 	return "", fmt.Errorf("no context is named %q and there is not exactly one: choose one of %s", cluster, names(file.Contexts))
 }
 
+// checkEndpoints refuses what means "this machine" wherever it is read. The rest of 127.0.0.0/8 is left: simulated nodes live there.
 func checkEndpoints(endpoints []string) error {
 	if len(endpoints) == 0 {
 		return errors.New("endpoints is empty: list the control planes")

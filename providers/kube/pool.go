@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -128,10 +129,12 @@ func open(from *credentials.Kubeconfig, t target.Target) (*pooled, error) {
 	return &pooled{version: from.Version, clients: clients, http: client, dialer: d}, nil
 }
 
-// dialer connects to the address of the kubeconfig and, if that does not answer, to the known control planes at the same port.
+// dialer connects to the address of the kubeconfig and, if that does not answer, to the known control planes at the same port. It
+// begins with the one that answered last.
 type dialer struct {
 	mu           sync.Mutex
 	alternatives []string
+	answered     string
 }
 
 func (d *dialer) setAlternatives(hosts []string) {
@@ -145,13 +148,13 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	d.mu.Lock()
-	hosts := append([]string{host}, d.alternatives...)
-	d.mu.Unlock()
 	var first error
-	for _, host := range hosts {
+	for _, host := range d.hosts(host) {
 		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, net.JoinHostPort(host, port))
 		if err == nil {
+			d.mu.Lock()
+			d.answered = host
+			d.mu.Unlock()
 			return conn, nil
 		}
 		if first == nil {
@@ -162,6 +165,17 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		}
 	}
 	return nil, first
+}
+
+// hosts are the addresses to try, in order.
+func (d *dialer) hosts(configured string) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	hosts := append([]string{configured}, d.alternatives...)
+	if i := slices.Index(hosts, d.answered); i > 0 {
+		hosts = append([]string{d.answered}, slices.Delete(hosts, i, i+1)...)
+	}
+	return hosts
 }
 
 // guarded asks the guard before every request that changes anything.

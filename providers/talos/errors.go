@@ -41,15 +41,6 @@ func Classify(err error) v1alpha1.ErrorClass {
 	return v1alpha1.ErrorPermanent
 }
 
-// Refused says whether the machine answered and certainly did not do what it was asked: the request never took effect.
-func Refused(err error) bool {
-	switch status.Code(err) { //nolint:exhaustive // For the others nobody knows.
-	case codes.InvalidArgument, codes.Unimplemented, codes.PermissionDenied, codes.FailedPrecondition, codes.Unauthenticated:
-		return true
-	}
-	return errors.Is(err, guard.ErrNotAllowed)
-}
-
 // IsStatus says whether an error is an answer of the Talos API, or of the way to it.
 func IsStatus(err error) bool {
 	_, ok := status.FromError(err)

@@ -100,6 +100,9 @@ func machinesDiscovered(in Input) string {
 	if in.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] == "" {
 		return "initial discovery has not matched every etcd member and every Node to a machine yet"
 	}
+	if in.Machine.Status.NodeName == "" {
+		return fmt.Sprintf("the Node of %s is not known yet", in.Machine.Name)
+	}
 	return ""
 }
 

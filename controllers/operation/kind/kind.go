@@ -37,6 +37,9 @@ type Executor interface {
 	// Do makes the one call that a step names. The status of the unit holds the claim.
 	Do(ctx context.Context, scope Scope, unit Unit, step v1alpha1.OperationStep) (Outcome, error)
 
+	// Undo takes back what a step whose call has failed for good left on the target, where that is before the point of no return.
+	Undo(ctx context.Context, scope Scope, unit Unit, step v1alpha1.OperationStep) error
+
 	// Classify says what an error of Do means.
 	Classify(err error) v1alpha1.ErrorClass
 }

@@ -68,7 +68,7 @@ type Proof func(kind.Unit, kind.Observation) *kind.Action
 func Next(scope kind.Scope, unit kind.Unit, seen kind.Observation, proof Proof) kind.Action {
 	switch step := unit.Status.Step; {
 	case step == v1alpha1.RebootingStep:
-		return rebooting(unit, seen)
+		return rebooting(scope, unit, seen)
 	case step == v1alpha1.VerifyingStep:
 		return verifying(scope, unit, seen, proof)
 	case unit.Failed():
@@ -90,17 +90,25 @@ func uncordoned(unit kind.Unit) kind.Action {
 }
 
 // rebooting goes by the boot ID alone. A request that was refused, or whose fate is not known, is told apart by looking.
-func rebooting(unit kind.Unit, seen kind.Observation) kind.Action {
+func rebooting(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	visible := seen.TalosTrouble == ""
 	switch {
 	case visible && seen.Talos.BootID != unit.Status.PreRebootBootID:
 		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.VerifyingStep, Message: "waiting until the machine is ready"}
 	case unit.Failed() && unit.Status.Outcome.Class == v1alpha1.ErrorPermanent:
-		return kind.FailStep(unit, v1alpha1.DrainingStep) // The refusal took our cordon off; see Do.
+		return kind.FailStep(unit, retryOfReboot(scope)) // The cordon is off; see Undo.
 	case unit.Failed() && visible && seen.Talos.Stage != talos.StageRebooting:
 		return askForReboot(unit, seen)
 	}
 	return kind.Action{Verdict: kind.Wait, Message: "waiting for another boot ID"}
+}
+
+// retryOfReboot is where a retry begins after a reboot was refused: drained once more, where machines are drained.
+func retryOfReboot(scope kind.Scope) v1alpha1.OperationStep {
+	if scope.Machines == 1 {
+		return ""
+	}
+	return v1alpha1.DrainingStep
 }
 
 // CheckIdentity fails a machine that came back as another one. One that is not far enough to know who it is has time.
@@ -237,10 +245,7 @@ func (s Sequence) drain(ctx context.Context, scope kind.Scope, unit kind.Unit) e
 	if err := writer.Cordon(ctx, unit.Machine.Status.NodeName, scope.Owner); err != nil {
 		return err
 	}
-	if err := writer.Drain(ctx, unit.Machine.Status.NodeName); err != nil {
-		return errors.Join(err, s.undoCordon(ctx, scope, unit))
-	}
-	return nil
+	return writer.Drain(ctx, unit.Machine.Status.NodeName)
 }
 
 func (s Sequence) reboot(ctx context.Context, scope kind.Scope, unit kind.Unit) error {
@@ -255,11 +260,7 @@ func (s Sequence) reboot(ctx context.Context, scope kind.Scope, unit kind.Unit) 
 	if scope.Spec.Node != nil && scope.Spec.Node.RebootMode != "" {
 		mode = scope.Spec.Node.RebootMode
 	}
-	err = writer.Reboot(ctx, unit.Machine.Spec.Address, mode)
-	if err != nil && talos.Refused(err) && Classify(err) == v1alpha1.ErrorPermanent { // Anything else is asked for again, drained.
-		return errors.Join(err, s.undoCordon(ctx, scope, unit))
-	}
-	return err
+	return writer.Reboot(ctx, unit.Machine.Spec.Address, mode)
 }
 
 func (s Sequence) uncordon(ctx context.Context, scope kind.Scope, unit kind.Unit) error {
@@ -270,12 +271,11 @@ func (s Sequence) uncordon(ctx context.Context, scope kind.Scope, unit kind.Unit
 	return writer.Uncordon(ctx, unit.Machine.Status.NodeName, scope.Owner)
 }
 
-// undoTime bounds taking a cordon off after the step that put it there has failed, or was told to end.
-const undoTime = 15 * time.Second
-
-func (s Sequence) undoCordon(ctx context.Context, scope kind.Scope, unit kind.Unit) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
-	defer cancel()
+// Undo takes the cordon off after a step before the reboot has failed: the machine stays, and so may its pods.
+func (s Sequence) Undo(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep) error {
+	if step != v1alpha1.DrainingStep && step != v1alpha1.RebootingStep {
+		return nil
+	}
 	return s.uncordon(ctx, scope, unit)
 }
 

@@ -78,7 +78,10 @@ func begin(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action 
 		return kind.Unreachable(unit, seen.TalosTrouble)
 	}
 	running, name := seen.Talos, unit.Status.Name
-	if talosplan.AtTarget(running.Version, running.SchematicID, scope.Target) && !running.UpgradePending {
+	if talosplan.AtTarget(running.Version, running.SchematicID, scope.Target) {
+		if running.UpgradePending { // Installing now would overwrite the system to fall back to.
+			return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.MachineSettledGate, Message: name + " has not found its new system good yet"}
+		}
 		return kind.Action{Verdict: kind.Done}
 	}
 	if r := talosplan.HostObjection(name, running.Version); r != nil {
