@@ -3,12 +3,15 @@
 package operation_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -143,6 +146,34 @@ var _ = Describe("An upgrade of Talos", func() {
 		Eventually(now(ctx, op)).Should(beCompleted())
 	})
 
+	It("lets a machine that does not answer keep no other from pulling", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 12)
+		for i := range 11 {
+			f.talos.Silence(f.addresses[fmt.Sprintf("w%d", i+1)], true)
+		}
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(func() []string { return f.calls("PullImage") }).Should(ConsistOf("PullImage cp1", "PullImage w12"))
+		Expect(f.calls("InstallImage")).To(BeEmpty(), "the stage is not over")
+		Expect(admin.Delete(ctx, op)).To(Succeed())
+	})
+
+	It("waits without a deadline at a gate between the drain and the reboot", func(ctx SpecContext) {
+		f := newFleet(ctx, 3, 0)
+		f.deadlines = map[v1alpha1.OperationStep]time.Duration{v1alpha1.DrainingStep: time.Second}
+		drain := f.kube.HangBefore("Drain", "cp2")
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(drain.Reached).Should(BeClosed())
+		f.talos.Change(f.addresses["cp3"], func(_ *talos.Machine, e *talos.Etcd) { e.Alarms = []string{"CORRUPT on member 3"} })
+		drain.Release()
+		Eventually(now(ctx, op)).Should(haveCondition("Progressing", metav1.ConditionFalse, "EtcdHealthy", ContainSubstring("CORRUPT")))
+		Consistently(now(ctx, op), 1500*time.Millisecond).Should(HaveField("Status.FailureReason", BeEmpty()))
+		Expect(f.calls("Reboot")).To(BeEmpty())
+		f.talos.Change(f.addresses["cp3"], func(_ *talos.Machine, e *talos.Etcd) { e.Alarms = nil })
+		Eventually(now(ctx, op)).Should(beCompleted())
+	})
+
 	It("leaves machines alone that run the target already", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 1)
 		f.talos.Change(f.addresses["cp1"], func(m *talos.Machine, _ *talos.Etcd) { m.Version = newVersion })
@@ -196,6 +227,44 @@ var _ = Describe("A failure", func() {
 		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring("Draining failed")))
 		Expect(f.kube.Get("w1")).To(HaveField("Unschedulable", false))
 		Expect(f.calls("Reboot")).To(BeEmpty())
+	})
+
+	It("gives up a drain at its deadline, and says why", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		f.deadlines = map[v1alpha1.OperationStep]time.Duration{v1alpha1.DrainingStep: 500 * time.Millisecond}
+		for range 10 {
+			f.kube.FailNext("Drain", "w1", errors.New("pods are left: web-0"))
+		}
+		f.startHub()
+		op := f.create(ctx, "re", reboot("c-w1"))
+		Eventually(now(ctx, op)).Should(bePaused("StepFailed", And(ContainSubstring("not done within 500ms"), ContainSubstring("web-0"))))
+		Expect(f.kube.Get("w1")).To(HaveField("Unschedulable", false))
+		cordons := 0
+		for _, call := range f.kube.Calls() {
+			if call == "Uncordon w1" {
+				cordons++
+			}
+		}
+		Expect(cordons).To(Equal(1), "the cordon stays between attempts")
+	})
+
+	It("drains and reboots once more after a reboot was refused, however often it is paused on the way", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		f.talos.FailNext("Reboot", f.addresses["w1"], status.Error(codes.PermissionDenied, "not authorized"))
+		f.startHub()
+		op := f.create(ctx, "re", reboot("c-w1"))
+		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring("not authorized")))
+		Expect(f.kube.Get("w1")).To(HaveField("Unschedulable", false))
+
+		drain := f.kube.HangBefore("Drain", "w1")
+		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Annotations["ichor.maesh.dev/retry"] = "true" })
+		Eventually(drain.Reached).Should(BeClosed())
+		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = ptr.To(true) })
+		Eventually(now(ctx, op)).Should(And(bePaused("OperatorPaused", Not(BeEmpty())), haveCondition("Progressing", metav1.ConditionFalse, "Paused", BeEmpty())))
+		Expect(f.kube.Get("w1")).To(HaveField("Unschedulable", false))
+		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = nil })
+		Eventually(now(ctx, op)).Should(beCompleted())
+		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot w1"}))
 	})
 
 	It("does nothing to a machine with another identity", func(ctx SpecContext) {

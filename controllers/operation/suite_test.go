@@ -79,6 +79,7 @@ type fleet struct {
 	kube      *kubefake.Kube
 	addresses map[string]string // By node name.
 	executors map[v1alpha1.OperationKind]kind.Executor
+	deadlines map[v1alpha1.OperationStep]time.Duration
 }
 
 // newFleet makes a target "c" with machines "c-<node>", all of them running oldVersion. cp1 leads etcd.
@@ -155,7 +156,7 @@ func (f *fleet) startHub() *hub {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	reconciler := operation.New(ctx, operation.Options{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Executors: f.executors, Clock: clock.RealClock{},
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Executors: f.executors, Clock: clock.RealClock{}, Deadlines: f.deadlines,
 		Locks:    &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}},
 		Viewer:   gate.Viewer{Talos: f.talos, Kube: f.kube},
 		Recorder: mgr.GetEventRecorder("ichor-hub"),
