@@ -90,6 +90,14 @@ func TestShowPlan(t *testing.T) {
        c1-w-1 (Worker)
        c1-w-9
 `))
+
+	reboot.Plan.Stages[0].Machines = []string{"c1-w-1"}
+	errOut.Reset()
+	c.showPlan(reboot)
+	g.Expect(errOut.String()).To(Equal(`Cluster c1: reboot of c1-w-1
+  1. Reboot (the machine is drained and reboots)
+       c1-w-1 (Worker)
+`))
 }
 
 // Without a terminal nobody can answer, and nothing starts without --yes.

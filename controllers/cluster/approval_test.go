@@ -29,15 +29,15 @@ func TestCaseA17EndOfInitialApproval(t *testing.T) {
 		change func(*probe)
 		ends   bool
 	}{
-		"everything matches": {func(*probe) {}, true},
-		"no credentials":     {func(p *probe) { p.credentials.reason = "Missing" }, false},
-		"no Kubernetes":      {func(p *probe) { p.kubeTrouble = "no answer" }, false},
-		"no Talos":           {func(p *probe) { p.talosTrouble = "no answer" }, false},
-		"no Nodes":           {func(p *probe) { p.nodes = nil }, false},
-		"no machines":        {func(p *probe) { p.machines = nil }, false},
-		"a machine is silent": {func(p *probe) {
-			p.machines["10.0.1.1"] = found{address: "10.0.1.1", trouble: "no answer"}
-		}, false},
+		"everything matches":           {func(*probe) {}, true},
+		"no credentials":               {func(p *probe) { p.credentials.reason = "Missing" }, false},
+		"no Kubernetes":                {func(p *probe) { p.kubeTrouble = "no answer" }, false},
+		"no Talos":                     {func(p *probe) { p.talosTrouble = "no answer" }, false},
+		"no Nodes":                     {func(p *probe) { p.nodes = nil }, false},
+		"no machines":                  {func(p *probe) { p.machines = nil }, false},
+		"a recorded machine is silent": {func(p *probe) { silence(p, "10.0.1.1") }, false},
+		"a control plane is silent":    {func(p *probe) { silence(p, "10.0.0.1") }, false},
+		"an unknown address is silent": {func(p *probe) { silence(p, "10.0.1.9") }, false},
 		"a control plane without etcd": {func(p *probe) {
 			f := p.machines["10.0.0.1"]
 			f.etcd = nil

@@ -99,26 +99,38 @@ func TestConditions(t *testing.T) {
 				silence(p, "10.0.0.1", "10.0.1.1")
 			},
 			map[string]state{
-				"Available":          notAvailable("TalosReachable: no machine answers: no answer"),
-				"TalosReachable":     {"False", "NotReachable", "no machine answers: no answer"},
+				"Available":          notAvailable("TalosReachable: no answer"),
+				"TalosReachable":     {"False", "NotReachable", "no answer"},
 				"MachinesDiscovered": {"Unknown", "NotYetObserved", "the target does not answer"},
 				"EtcdHealthy":        {"False", "NotHealthy", "the etcd member of c1-cp-1 does not answer: no answer"},
+			},
+		},
+		"every machine is silent": {
+			func(_ *targets.Facts, p *probe) { silence(p, "10.0.0.1", "10.0.1.1") },
+			map[string]state{
+				"Available":      notAvailable("TalosReachable: no machine answers"),
+				"TalosReachable": {"False", "NotReachable", "no machine answers"},
+				"EtcdHealthy":    {"False", "NotHealthy", "the etcd member of c1-cp-1 does not answer: no answer"},
 			},
 		},
 		"no machine was found": {
 			func(_ *targets.Facts, p *probe) { p.machines, p.talosTrouble = nil, "no answer" },
 			map[string]state{
-				"Available":          notAvailable("TalosReachable: no machine answers: no answer"),
-				"TalosReachable":     {"False", "NotReachable", "no machine answers: no answer"},
+				"Available":          notAvailable("TalosReachable: no answer"),
+				"TalosReachable":     {"False", "NotReachable", "no answer"},
 				"MachinesDiscovered": {"Unknown", "NotYetObserved", "the target does not answer"},
 				"EtcdHealthy":        {"False", "NotHealthy", "the etcd member of c1-cp-1 has not been asked"},
 			},
 		},
 		"a worker does not answer: the target works": {
 			func(_ *targets.Facts, p *probe) { silence(p, "10.0.1.1") },
+			map[string]state{"TalosReachable": {"False", "PartlyReachable", "10.0.1.1: no answer"}},
+		},
+		"an unknown address does not answer": {
+			func(_ *targets.Facts, p *probe) { silence(p, "10.0.1.9") },
 			map[string]state{
-				"TalosReachable":     {"False", "PartlyReachable", "10.0.1.1: no answer"},
-				"MachinesDiscovered": {"False", "Unmatched", "the machine at 10.0.1.1 does not answer: no answer"},
+				"TalosReachable":     {"False", "PartlyReachable", "10.0.1.9: no answer"},
+				"MachinesDiscovered": {"False", "Unmatched", "the machine at 10.0.1.9 is not known and does not answer: no answer"},
 			},
 		},
 		"a Node without machine": {
@@ -161,6 +173,32 @@ func TestConditions(t *testing.T) {
 				f.Machines[0].Status.TalosVersion = "v1.14.1"
 			},
 			map[string]state{"SpecInSync": {"False", "OutOfSync", "the machines run Talos v1.13.9, v1.14.1 and the spec asks for v1.14.1; bring them there with: ichor upgrade talos v1.14.1 --cluster c1"}},
+		},
+		"the spec asks for a version, and nobody has told one": {
+			func(f *targets.Facts, _ *probe) {
+				f.Cluster.Spec.TalosVersion = "v1.13.9"
+				f.Machines[0].Status.TalosVersion, f.Machines[1].Status.TalosVersion = "", ""
+			},
+			map[string]state{"SpecInSync": {"Unknown", "NotYetObserved", "no machine has told its version"}},
+		},
+		"the spec asks for what runs, schematic included": {
+			func(f *targets.Facts, _ *probe) {
+				f.Cluster.Spec.TalosVersion, f.Cluster.Spec.SchematicID = "v1.13.9", "s1"
+			},
+			map[string]state{"SpecInSync": {"True", "InSync", ""}},
+		},
+		"the spec asks for a schematic that one machine does not run": {
+			func(f *targets.Facts, _ *probe) {
+				f.Cluster.Spec.TalosVersion, f.Cluster.Spec.SchematicID = "v1.13.9", "s1"
+				f.Machines[1].Status.SchematicID = "s2"
+			},
+			map[string]state{"SpecInSync": {"False", "OutOfSync", "machines run another schematic than the spec asks for; bring them there with: ichor upgrade talos v1.13.9 --cluster c1"}},
+		},
+		"the spec asks for another version and schematic": {
+			func(f *targets.Facts, _ *probe) {
+				f.Cluster.Spec.TalosVersion, f.Cluster.Spec.SchematicID = "v1.14.1", "s2"
+			},
+			map[string]state{"SpecInSync": {"False", "OutOfSync", "the machines run Talos v1.13.9 and the spec asks for v1.14.1; bring them there with: ichor upgrade talos v1.14.1 --cluster c1"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

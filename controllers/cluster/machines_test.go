@@ -238,7 +238,12 @@ func TestUnmatched(t *testing.T) {
 		"all have one":          {func(*probe, *found) {}, ""},
 		"Node in capitals (B7)": {func(p *probe, _ *found) { p.nodes[0].Name = "CP-1" }, ""},
 		"a Node":                {func(p *probe, _ *found) { p.nodes = append(p.nodes, kube.Node{Name: "w-9"}) }, `Node "w-9" has no machine`},
-		"a machine is silent":   {func(_ *probe, f *found) { f.trouble = "no answer" }, "the machine at 10.0.0.1 does not answer: no answer"},
+		"a recorded machine is silent": {func(_ *probe, f *found) {
+			*f = found{address: f.address, role: f.role, trouble: "no answer"}
+		}, ""},
+		"an unknown address is silent": {func(p *probe, _ *found) {
+			p.machines["10.0.1.9"] = found{address: "10.0.1.9", trouble: "no answer"}
+		}, "the machine at 10.0.1.9 is not known and does not answer: no answer"},
 		"a member": {func(_ *probe, f *found) {
 			f.etcd.Members = append(f.etcd.Members, talos.EtcdMember{ID: 0xb2, Hostname: "cp-2"})
 		}, `etcd member "cp-2" (b2) has no machine`},

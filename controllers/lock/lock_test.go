@@ -170,6 +170,34 @@ func TestLeaseOfSomebodyElseWithOwnDuration(t *testing.T) {
 	w.g.Expect(w.acquire(first, never)).To(Equal(first))
 }
 
+// Who waits is found by the label, so it is there again after every change of the Lease.
+func TestTheLabelComesBack(t *testing.T) {
+	for name, row := range map[string]struct {
+		labels map[string]string
+		next   func(*world)
+		want   map[string]string
+	}{
+		"when another process enters": {nil, func(w *world) {
+			w.Epoch = "epoch-2"
+			w.acquire(first, never)
+		}, map[string]string{"cluster.x-k8s.io/cluster-name": "c1"}},
+		"when it is taken over": {nil, func(w *world) { w.acquire(second, always) }, map[string]string{"cluster.x-k8s.io/cluster-name": "c1"}},
+		"when it says something else": {map[string]string{"cluster.x-k8s.io/cluster-name": "c2", "a": "b"}, func(w *world) {
+			w.acquire(second, always)
+		}, map[string]string{"cluster.x-k8s.io/cluster-name": "c1", "a": "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.acquire(first, never)
+			lease := w.lease()
+			lease.Labels = row.labels
+			w.g.Expect(w.Client.Update(w.ctx, lease)).To(Succeed())
+			row.next(w)
+			w.g.Expect(w.lease().Labels).To(Equal(row.want))
+		})
+	}
+}
+
 func TestRelease(t *testing.T) {
 	t.Run("lets the next one in", func(t *testing.T) {
 		w := newWorld(t)
@@ -207,7 +235,7 @@ func lost(w **world) interceptor.Funcs {
 			return err
 		}
 		other := &Locks{Epoch: "epoch-2", Clock: (*w).clock}
-		other.stamp(lease, second, HolderOf(lease))
+		other.stamp(lease, "c1", second, HolderOf(lease))
 		if err := c.Update(ctx, lease); err != nil {
 			return err
 		}
@@ -283,6 +311,40 @@ func TestGuard(t *testing.T) {
 				return
 			}
 			w.g.Expect(check(w.ctx)).To(MatchError(row.err))
+		})
+	}
+}
+
+func TestWhoHoldsTheLock(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*world)
+		want   Holder
+		err    string
+	}{
+		"nobody ever did": {func(*world) {}, Holder{}, ""},
+		"an operation":    {func(w *world) { w.acquire(first, never) }, first, ""},
+		"somebody else":   {func(w *world) { w.acquire(addOn, never) }, addOn, ""},
+		"nobody any more": {func(w *world) {
+			w.acquire(first, never)
+			w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
+		}, Holder{}, ""},
+		"cannot be read": {func(w *world) {
+			w.acquire(first, never)
+			w.Reader = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return errors.New("no answer")
+			}})
+		}, Holder{}, "reading the lock of cluster default/c1: no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			row.change(w)
+			holder, err := w.Holder(w.ctx, cluster)
+			w.g.Expect(holder).To(Equal(row.want))
+			if row.err == "" {
+				w.g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			w.g.Expect(err).To(MatchError(row.err))
 		})
 	}
 }

@@ -103,12 +103,12 @@ func setProgressing(s *scope) {
 		status, reason, message = metav1.ConditionTrue, v1alpha1.SettlingReason, "taking the machines in hand to a safe point: "+s.workingOn()
 	case s.failing() != nil:
 		reason = v1alpha1.NotProgressingReason
-	case !holdsLock(s.op):
-		reason = v1alpha1.NotStartedReason
 	case len(s.working) > 0:
 		status, reason, message = metav1.ConditionTrue, v1alpha1.ProgressingReason, s.workingOn()
 	case len(s.waiting) > 0 && s.waiting[0].Gate != v1alpha1.StartingReason:
 		reason, message = s.waiting[0].Gate, s.waiting[0].Message
+	case !holdsLock(s.op):
+		reason = v1alpha1.NotStartedReason
 	default:
 		s.keepProgressing()
 		return

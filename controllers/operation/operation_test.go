@@ -454,6 +454,23 @@ var _ = Describe("An operation that must not start", func() {
 		Eventually(func() bool { return admin.Get(ctx, client.ObjectKeyFromObject(homeless), homeless) != nil }).Should(BeTrue())
 	})
 
+	It("waits while the machines of its target are not known: none is not all", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 0)
+		cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c"}}
+		change(ctx, cluster, func(c *v1alpha1.TalosCluster) { c.Annotations = nil })
+		Expect(admin.DeleteAllOf(ctx, &v1alpha1.TalosMachine{}, client.InNamespace(f.namespace))).To(Succeed())
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(now(ctx, op)).Should(And(
+			HaveField("Status.Phase", v1alpha1.OperationPending),
+			haveCondition("Progressing", metav1.ConditionFalse, "MachinesDiscovered", Not(BeEmpty())),
+		))
+		change(ctx, cluster, func(c *v1alpha1.TalosCluster) {
+			c.Annotations = map[string]string{v1alpha1.MembersApprovedAtAnnotation: "2026-01-01T00:00:00Z"}
+		})
+		Eventually(now(ctx, op)).Should(bePaused("Refused", ContainSubstring("cluster c has no approved machine")))
+	})
+
 	It("is refused when the target is not what its creator saw", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 0)
 		f.startHub()

@@ -18,6 +18,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/controllers/targets"
@@ -41,6 +42,7 @@ func (r *Reconciler) advance(ctx context.Context, s *scope) (gone bool, err erro
 	for _, phase := range []func(context.Context, *scope) (stop bool, err error){
 		r.retry,   // A request to retry is taken note of before anything says that the operation has failed.
 		r.halt,    // The rows of the pause table that do not need the lock.
+		r.known,   // A target whose machines are not known is not planned for.
 		r.judge,   // What is refused does not take the lock.
 		r.acquire, // From here on the target is ours.
 		r.began,   // A lost status must not look like a beginning.
@@ -197,6 +199,17 @@ func (r *Reconciler) halt(ctx context.Context, s *scope) (stop bool, err error) 
 	if r.settle(s) && s.why.releases {
 		return true, r.release(ctx, s)
 	}
+	return true, nil
+}
+
+// known waits until initial discovery is over. No machine at all would look like no work at all.
+func (r *Reconciler) known(_ context.Context, s *scope) (stop bool, err error) {
+	if s.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] != "" {
+		return false, nil
+	}
+	s.waiting = append(s.waiting, gate.Wait{
+		Gate: v1alpha1.MachinesDiscoveredGate, Message: "initial discovery has not matched every etcd member and every Node to a machine yet",
+	})
 	return true, nil
 }
 

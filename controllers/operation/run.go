@@ -152,7 +152,7 @@ func (s *scope) pendingMachines(stage plan.Stage) []*v1alpha1.TalosMachine {
 
 // unitsOf are the names of a stage's units: its machines, or the stage itself.
 func unitsOf(stage plan.Stage) []string {
-	if len(stage.Machines) == 0 {
+	if stage.Whole {
 		return []string{stage.Name}
 	}
 	return slices.Clone(stage.Machines)

@@ -36,7 +36,7 @@ func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 		return
 	}
 	machine := s.Machine(unit.Name)
-	if machine == nil && len(stage.Machines) > 0 {
+	if machine == nil && !stage.Whole {
 		s.fail(unit, kind.Action{Message: fmt.Sprintf("TalosMachine %q is gone", unit.Name)}, r.Clock.Now())
 		return
 	}

@@ -3,6 +3,7 @@
 package versions
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/blang/semver/v4"
@@ -74,6 +75,34 @@ func TestCaseC16TalosUpgrade(t *testing.T) {
 			g.Expect(objection).NotTo(BeNil())
 			g.Expect(objection.Message).To(ContainSubstring(row.message))
 			g.Expect(objection.Overridable).To(Equal(row.overridable))
+		})
+	}
+}
+
+// Case F8: what this hub does not know yet, a newer hub may.
+func TestCaseF8NewerThanTheHub(t *testing.T) {
+	newest := newestKnown()
+	from := fmt.Sprintf("v%d.%d.0", newest.Major, newest.Minor)
+	for name, row := range map[string]struct {
+		to    string
+		knows bool
+	}{
+		"the newest minor":        {fmt.Sprintf("v%d.%d.0", newest.Major, newest.Minor), true},
+		"a later patch of it":     {fmt.Sprintf("v%d.%d.%d", newest.Major, newest.Minor, newest.Patch+9), true},
+		"the next minor":          {fmt.Sprintf("v%d.%d.0", newest.Major, newest.Minor+1), false},
+		"the minor after that":    {fmt.Sprintf("v%d.%d.4", newest.Major, newest.Minor+2), false},
+		"the next major, minor 0": {fmt.Sprintf("v%d.0.0", newest.Major+1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			objection, err := TalosUpgrade(from, row.to)
+			g.Expect(err).NotTo(HaveOccurred())
+			if row.knows {
+				g.Expect(objection).To(BeNil())
+				return
+			}
+			g.Expect(objection).To(Equal(&Objection{Message: fmt.Sprintf(
+				"this hub knows Talos up to v%d.%d, and not %s: upgrade the hub first", newest.Major, newest.Minor, row.to)}), "nobody may override it")
 		})
 	}
 }

@@ -4,13 +4,16 @@ package service
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/providers/credentials"
@@ -84,6 +87,91 @@ func TestImportAgain(t *testing.T) {
 	w.g.Expect(w.writes).To(BeEmpty(), "the same again writes nothing")
 }
 
+// A target that moved to another server is found there, and what else its Cluster has stays.
+func TestImportAgainFromAnotherServer(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.Import(w.ctx, brought(t))
+	w.g.Expect(err).NotTo(HaveOccurred())
+	capi := &clusterv1.Cluster{}
+	w.get(capi, "c1")
+	capi.Labels, capi.Spec.Paused = map[string]string{"a": "b"}, ptr.To(true)
+	w.g.Expect(w.Client.Update(w.ctx, capi)).To(Succeed())
+
+	moved := brought(t)
+	moved.Kubeconfig, _ = files(t, "https://api.example.org:7443", now.Add(time.Hour))
+	w.writes = nil
+	_, err = w.Import(w.ctx, moved)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(w.writes).To(Equal([]string{"patch Cluster", "patch Secret", "patch Secret", "patch TalosCluster"}))
+	want := capi.Spec.DeepCopy()
+	want.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "api.example.org", Port: 7443}
+	talos := &v1alpha1.TalosCluster{}
+	w.get(capi, "c1")
+	w.g.Expect(capi.Spec).To(Equal(*want))
+	w.g.Expect(capi.Labels).To(Equal(map[string]string{"a": "b"}))
+	w.get(talos, "c1")
+	w.g.Expect(talos.Spec.ControlPlaneEndpoint).To(Equal(&v1alpha1.APIEndpoint{Host: "api.example.org", Port: 7443}))
+
+	w.fail = func(string) error { return errors.New("no answer") }
+	_, err = w.Import(w.ctx, brought(t))
+	w.g.Expect(err).To(MatchError("changing the endpoint of Cluster default/c1: no answer"))
+}
+
+// What an object belongs to besides its Cluster stays; the Cluster is named once, even if it was made anew.
+func TestImportKeepsOtherOwners(t *testing.T) {
+	other := metav1.OwnerReference{APIVersion: "example.org/v1", Kind: "Fleet", Name: "f", UID: "u9"}
+	w, in := newWorld(t), brought(t)
+	_, err := w.Import(w.ctx, in)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	objects := map[string]client.Object{"c1-kubeconfig": &corev1.Secret{}, "c1-talosconfig": &corev1.Secret{}, "c1": &v1alpha1.TalosCluster{}}
+	for name, object := range objects {
+		w.get(object, name)
+		before := object.GetOwnerReferences()[0]
+		before.UID = "uid-of-before"
+		object.SetOwnerReferences([]metav1.OwnerReference{other, before})
+		object.SetLabels(map[string]string{"a": "b"})
+		w.g.Expect(w.Client.Update(w.ctx, object)).To(Succeed())
+	}
+	_, err = w.Import(w.ctx, in)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	capi := &clusterv1.Cluster{}
+	w.get(capi, "c1")
+	for name, object := range objects {
+		w.get(object, name)
+		w.g.Expect(object.GetOwnerReferences()).To(ConsistOf(other, metav1.OwnerReference{
+			APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Cluster", Name: "c1", UID: capi.UID,
+		}), name)
+		w.g.Expect(object.GetLabels()).To(Equal(map[string]string{"a": "b", "cluster.x-k8s.io/cluster-name": "c1"}), name)
+	}
+}
+
+// A context that somebody names changes nothing else about the access.
+func TestImportKeepsAccess(t *testing.T) {
+	for name, row := range map[string]struct {
+		context      string
+		before, want *v1alpha1.AccessSpec
+	}{
+		"no context, no access": {"", nil, nil},
+		"no context":            {"", &v1alpha1.AccessSpec{TalosconfigContext: "old"}, &v1alpha1.AccessSpec{TalosconfigContext: "old"}},
+		"the first context":     {"x", nil, &v1alpha1.AccessSpec{TalosconfigContext: "x"}},
+		"another context": {
+			"x", &v1alpha1.AccessSpec{KubeconfigSecretName: "k", TalosconfigSecretName: "t", TalosconfigContext: "old"},
+			&v1alpha1.AccessSpec{KubeconfigSecretName: "k", TalosconfigSecretName: "t", TalosconfigContext: "x"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, &v1alpha1.TalosCluster{ObjectMeta: named("c1", "c1"), Spec: v1alpha1.TalosClusterSpec{Access: row.before}})
+			in := brought(t)
+			in.TalosContext = row.context
+			_, err := w.Import(w.ctx, in)
+			w.g.Expect(err).NotTo(HaveOccurred())
+			after := &v1alpha1.TalosCluster{}
+			w.get(after, "c1")
+			w.g.Expect(after.Spec.Access).To(Equal(row.want))
+		})
+	}
+}
+
 // An import that was cut short is finished by the next one.
 func TestImportFinishesWhatWasLeft(t *testing.T) {
 	w, in := newWorld(t), brought(t)
@@ -133,15 +221,23 @@ func TestImportRefuses(t *testing.T) {
 			w.g.Expect(w.writes).To(BeEmpty())
 		})
 	}
-	t.Run("the Cluster of somebody else", func(t *testing.T) {
-		w := newWorld(t, &clusterv1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"},
-			Spec:       clusterv1.ClusterSpec{InfrastructureRef: clusterv1.ContractVersionedObjectReference{Kind: "DockerCluster", Name: "c1"}},
+	for name, ref := range map[string]clusterv1.ContractVersionedObjectReference{
+		"another kind":      {APIGroup: "ichor.maesh.dev", Kind: "DockerCluster", Name: "c1"},
+		"another API group": {APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "TalosCluster", Name: "c1"},
+		"another name":      {APIGroup: "ichor.maesh.dev", Kind: "TalosCluster", Name: "c2"},
+		"no infrastructure": {},
+	} {
+		t.Run("the Cluster of somebody else, with "+name, func(t *testing.T) {
+			theirs := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}, Spec: clusterv1.ClusterSpec{InfrastructureRef: ref}}
+			w := newWorld(t, theirs)
+			_, err := w.Import(w.ctx, brought(t))
+			w.g.Expect(err).To(MatchError(fmt.Sprintf("there is a Cluster default/c1 already, and it belongs to infrastructure %q: choose another name", ref.Kind)))
+			w.g.Expect(w.writes).To(BeEmpty())
+			after := &clusterv1.Cluster{}
+			w.get(after, "c1")
+			w.g.Expect(after.Spec).To(Equal(theirs.Spec))
 		})
-		_, err := w.Import(w.ctx, brought(t))
-		w.g.Expect(err).To(MatchError(`there is a Cluster default/c1 already, and it belongs to infrastructure "DockerCluster": choose another name`))
-		w.g.Expect(w.writes).To(BeEmpty())
-	})
+	}
 }
 
 func TestEndpointOf(t *testing.T) {

@@ -16,9 +16,11 @@ import (
 func TestMachine(t *testing.T) {
 	w := newWorld(t,
 		machine("c1-w-1", "c1", "w-1", "Worker"), machine("c1-w-2", "c1", "W-2.Example", "Worker"), machine("c2-w-1", "c2", "w-1", "Worker"),
+		machine("c1-x", "c1", "own", "Worker"), machine("own", "c3", "c1-w-1", "Worker"),
 	)
 	for name, row := range map[string]struct{ cluster, ask, want, err string }{
-		"by full name":          {"", "c1-w-1", "c1-w-1", ""},
+		"by full name": {"", "c1-w-1", "c1-w-1", ""},
+		"by full name, which is the Node of another, listed before": {"", "own", "own", ""},
 		"by node":               {"", "w-2.example", "c1-w-2", ""},
 		"by node, in a cluster": {"c2", "w-1", "c2-w-1", ""},
 		"in another cluster":    {"c2", "c1-w-1", "", `there is no machine "c1-w-1"; list them with: ichor machine list`},

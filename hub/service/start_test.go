@@ -133,44 +133,49 @@ func TestRefusedError(t *testing.T) {
 }
 
 func TestAtTarget(t *testing.T) {
-	at := func(m *v1alpha1.TalosMachine) { m.Status.TalosVersion = "v1.14.1" }
+	const target = "v1.14.1"
+	at := func(m *v1alpha1.TalosMachine) { m.Status.TalosVersion = target }
+	all := func(_ int, m *v1alpha1.TalosMachine) { at(m) }
 	for name, row := range map[string]struct {
-		change    func(i int, m *v1alpha1.TalosMachine)
-		schematic string
-		want      bool
+		change          func(i int, m *v1alpha1.TalosMachine)
+		spec, schematic string
+		want            bool
 	}{
-		"none": {func(int, *v1alpha1.TalosMachine) {}, "", false},
+		"none": {func(int, *v1alpha1.TalosMachine) {}, target, "", false},
 		"some": {func(i int, m *v1alpha1.TalosMachine) {
 			if i > 0 {
 				at(m)
 			}
-		}, "", false},
-		"all":                    {func(_ int, m *v1alpha1.TalosMachine) { at(m) }, "", true},
-		"all, another schematic": {func(_ int, m *v1alpha1.TalosMachine) { at(m) }, "s2", false},
-		"all, the schematic":     {func(_ int, m *v1alpha1.TalosMachine) { at(m) }, "s1", true},
+		}, target, "", false},
+		"all":                                {all, target, "", true},
+		"all, and the spec asks for another": {all, "v1.13.9", "", false},
+		"all, and the spec asks for nothing": {all, "", "", false},
+		"all, another schematic":             {all, target, "s2", false},
+		"all, the schematic":                 {all, target, "s1", true},
 		"all but one that is held": {func(i int, m *v1alpha1.TalosMachine) {
 			at(m)
 			if i == 0 {
 				m.Status.TalosVersion = "v1.13.9"
 				m.Annotations = map[string]string{"ichor.maesh.dev/upgrade-hold": ""}
 			}
-		}, "", true},
+		}, target, "", true},
 		"all, and one that nobody approved": {func(i int, m *v1alpha1.TalosMachine) {
 			at(m)
 			if i == 0 {
 				m.Status.TalosVersion, m.Spec.Approval = "v1.13.9", "Pending"
 			}
-		}, "", true},
-		"nobody is approved (A17)": {func(_ int, m *v1alpha1.TalosMachine) { m.Spec.Approval = "Pending" }, "", false},
+		}, target, "", true},
+		"nobody is approved (A17)": {func(_ int, m *v1alpha1.TalosMachine) { m.Spec.Approval = "Pending" }, target, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := cluster()
 			for i, object := range objects[1:] {
 				row.change(i, object.(*v1alpha1.TalosMachine))
 			}
-			objects[0].(*v1alpha1.TalosCluster).Spec.SchematicID = row.schematic
+			spec := &objects[0].(*v1alpha1.TalosCluster).Spec
+			spec.TalosVersion, spec.SchematicID = row.spec, row.schematic
 			w := newWorld(t, objects...)
-			w.g.Expect(w.planUpgrade("v1.14.1").AtTarget()).To(Equal(row.want))
+			w.g.Expect(w.planUpgrade(target).AtTarget()).To(Equal(row.want))
 		})
 	}
 }

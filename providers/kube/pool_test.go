@@ -119,6 +119,51 @@ func TestDialer(t *testing.T) {
 	g.Expect(dial(d, t.Context(), "no-port")).NotTo(Succeed())
 }
 
+// A connection is begun with the host that answered last, so what is away costs its timeout once.
+func TestDialerBeginsWithWhoAnswered(t *testing.T) {
+	g := NewWithT(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	defer listener.Close() //nolint:errcheck // Of the test.
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	d := &dialer{}
+	for _, row := range []struct {
+		host, why    string
+		alternatives []string
+		want         string
+	}{
+		{"one.invalid", "the only one that answers", []string{"two.invalid", "127.0.0.1"}, "127.0.0.1"},
+		{"localhost", "it goes before the address of the kubeconfig", []string{"two.invalid", "127.0.0.1"}, "127.0.0.1"},
+		{"localhost", "it is no control plane any more", []string{"two.invalid"}, "localhost"},
+		{"localhost", "and does not come back by itself", []string{"127.0.0.1"}, "localhost"},
+	} {
+		d.setAlternatives(row.alternatives)
+		conn, err := d.dial(t.Context(), "tcp", net.JoinHostPort(row.host, port))
+		g.Expect(err).NotTo(HaveOccurred(), row.why)
+		conn.Close() //nolint:errcheck // As above.
+		g.Expect(d.answered).To(Equal(row.want), row.why)
+	}
+}
+
+func TestDialerHosts(t *testing.T) {
+	for name, row := range map[string]struct {
+		answered string
+		want     []string
+	}{
+		"nobody has answered":            {"", []string{"lb", "cp-1", "cp-2"}},
+		"the address of the kubeconfig":  {"lb", []string{"lb", "cp-1", "cp-2"}},
+		"a control plane":                {"cp-2", []string{"cp-2", "lb", "cp-1"}},
+		"one that is not among them now": {"cp-9", []string{"lb", "cp-1", "cp-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			d := &dialer{answered: row.answered, alternatives: []string{"cp-1", "cp-2"}}
+			g.Expect(d.hosts("lb")).To(Equal(row.want))
+			g.Expect(d.alternatives).To(Equal([]string{"cp-1", "cp-2"}), "the list of everybody stays")
+		})
+	}
+}
+
 // Reading needs no guard. What changes anything does not leave this process without one.
 func TestGuardedTransport(t *testing.T) {
 	s := newAPIServer(t)

@@ -118,6 +118,17 @@ func TestMachinesDiscoveredAndTargetReachable(t *testing.T) {
 			in.Cluster.Annotations = nil
 			in.View.NodesTrouble = "no answer"
 		}},
+		"its Node is not known": {
+			want:   Wait{"MachinesDiscovered", "the Node of c1-cp-1 is not known yet"},
+			change: func(in *Input) { in.Machine.Status.NodeName = "" },
+		},
+		"its Node is not known, of a worker": {
+			want: Wait{"MachinesDiscovered", "the Node of c1-w-2 is not known yet"},
+			change: func(in *Input) {
+				in.choose("c1-w-2")
+				in.Machine.Status.NodeName = ""
+			},
+		},
 		"not reachable, for workers too": {
 			want: Wait{"TargetReachable", "the Kubernetes API of the cluster cannot be read: no answer"},
 			change: func(in *Input) {

@@ -83,8 +83,11 @@ type Plan struct {
 type Stage struct {
 	Name string
 
-	// Machines are its units, in order; none means that the stage is itself one unit.
+	// Machines are its units, in order.
 	Machines []string
+
+	// Whole stages have no machines: the stage is itself one unit.
+	Whole bool
 
 	// Batch says how many go at once.
 	Batch Batch

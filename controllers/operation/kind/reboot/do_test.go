@@ -48,6 +48,11 @@ func (w *world) do(t *testing.T, step v1alpha1.OperationStep) error {
 	return err
 }
 
+func (w *world) undo(t *testing.T, step v1alpha1.OperationStep) error {
+	t.Helper()
+	return w.Undo(t.Context(), w.scope, at(step), step)
+}
+
 func TestDo(t *testing.T) {
 	w := newWorld()
 	for _, row := range []struct {
@@ -95,7 +100,8 @@ func TestCaseE6RebootsOnce(t *testing.T) {
 	g.Expect(w.talos.Calls()).To(Equal([]string{"Reboot 10.0.0.1"}))
 }
 
-// Cases D2 and D3: a drain that fails takes off its own cordon, and no other.
+// Cases D2 and D3: a drain that failed may be tried again, so its cordon stays. Once it has failed for good, the cordon goes if it is
+// its own, and no other does.
 func TestCaseD2D3FailedDrainUncordons(t *testing.T) {
 	for name, row := range map[string]struct {
 		before kube.Node
@@ -111,13 +117,15 @@ func TestCaseD2D3FailedDrainUncordons(t *testing.T) {
 			w.kube.Set(row.before)
 			w.kube.FailNext("Drain", "cp-1", errors.New("a budget keeps pods"))
 			g.Expect(w.do(t, "Draining")).To(MatchError("a budget keeps pods"))
+			g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeTrue(), "the cordon does not flap between attempts")
+			g.Expect(w.undo(t, "Draining")).To(Succeed())
 			g.Expect(w.kube.Get("cp-1").Unschedulable).To(Equal(row.stays))
 			g.Expect(w.kube.Get("cp-1").CordonedBy).To(Equal(row.before.CordonedBy))
 		})
 	}
 }
 
-// The cordon goes even if the drain was told to end: taking it off has a time of its own.
+// A drain that was told to end leaves the cordon to Undo, which has a time of its own.
 func TestCancelledDrainUncordons(t *testing.T) {
 	g := NewWithT(t)
 	w := newWorld()
@@ -129,25 +137,25 @@ func TestCancelledDrainUncordons(t *testing.T) {
 		ended <- err
 	}()
 	<-stop.Reached
-	g.Expect(w.kube.Get("cp-1").CordonedBy).To(Equal("default/op-1"))
 	cancel()
 	g.Expect(<-ended).To(MatchError(context.Canceled))
+	g.Expect(w.kube.Get("cp-1").CordonedBy).To(Equal("default/op-1"))
+	g.Expect(w.undo(t, "Draining")).To(Succeed())
 	g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeFalse())
 }
 
-// A reboot that the machine refused for good ends the step, so the cordon goes. In every other case the machine reboots sooner or
-// later, and must not take pods until then.
+// A request to reboot that failed leaves the cordon: where it is asked for again, the machine must not have taken pods since. Where
+// the failure is for good, Undo takes the cordon off.
 func TestCordonAfterARebootThatFailed(t *testing.T) {
 	for name, row := range map[string]struct {
 		err   error
 		class v1alpha1.ErrorClass
-		stays bool
 	}{
-		"refused":           {status.Error(codes.PermissionDenied, "no"), "Permanent", false},
-		"not possible":      {status.Error(codes.FailedPrecondition, "not installed"), "Permanent", false},
-		"under way already": {status.Error(codes.FailedPrecondition, "upgrade is already in progress"), "InProgress", true},
-		"nobody knows":      {status.Error(codes.Unavailable, "connection lost"), "Retryable", true},
-		"it broke":          {status.Error(codes.Internal, "panic"), "Permanent", true},
+		"refused":           {status.Error(codes.PermissionDenied, "no"), "Permanent"},
+		"not possible":      {status.Error(codes.FailedPrecondition, "not installed"), "Permanent"},
+		"under way already": {status.Error(codes.FailedPrecondition, "upgrade is already in progress"), "InProgress"},
+		"nobody knows":      {status.Error(codes.Unavailable, "connection lost"), "Retryable"},
+		"it broke":          {status.Error(codes.Internal, "panic"), "Permanent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -155,8 +163,11 @@ func TestCordonAfterARebootThatFailed(t *testing.T) {
 			g.Expect(w.do(t, "Draining")).To(Succeed())
 			w.talos.FailNext("Reboot", "10.0.0.1", row.err)
 			err := w.do(t, "Rebooting")
+			g.Expect(err).To(MatchError(row.err))
 			g.Expect(Classify(err)).To(Equal(row.class))
-			g.Expect(w.kube.Get("cp-1").Unschedulable).To(Equal(row.stays))
+			g.Expect(w.kube.Get("cp-1").CordonedBy).To(Equal("default/op-1"))
+			g.Expect(w.undo(t, "Rebooting")).To(Succeed())
+			g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeFalse())
 		})
 	}
 	t.Run("the guard refused for a moment", func(t *testing.T) {
@@ -177,6 +188,46 @@ func TestCordonAfterARebootThatFailed(t *testing.T) {
 	})
 }
 
+// Only what the steps before the reboot left is taken back, and of that only the own cordon.
+func TestUndo(t *testing.T) {
+	const own = "default/op-1"
+	for _, row := range []struct {
+		step       v1alpha1.OperationStep
+		cordonedBy string
+		calls      []string
+		stays      bool
+	}{
+		{"Draining", own, []string{"Uncordon cp-1"}, false},
+		{"Rebooting", own, []string{"Uncordon cp-1"}, false},
+		{"Draining", "default/op-0", []string{"Uncordon cp-1"}, true},
+		{"Rebooting", "default/op-0", []string{"Uncordon cp-1"}, true},
+		{"Draining", "", []string{"Uncordon cp-1"}, true},
+		{"Rebooting", "", []string{"Uncordon cp-1"}, true},
+		{"Pulling", own, nil, true},
+		{"Installing", own, nil, true},
+		{"Forfeiting", own, nil, true},
+		{"Verifying", own, nil, true},
+		{"Uncordoning", own, nil, true},
+	} {
+		t.Run(fmt.Sprintf("%s, cordoned by %q", row.step, row.cordonedBy), func(t *testing.T) {
+			g := NewWithT(t)
+			w := newWorld()
+			w.kube.Set(kube.Node{Name: "cp-1", Unschedulable: true, CordonedBy: row.cordonedBy})
+			g.Expect(w.undo(t, row.step)).To(Succeed())
+			g.Expect(w.kube.Calls()).To(Equal(row.calls))
+			g.Expect(w.talos.Calls()).To(BeEmpty())
+			g.Expect(w.kube.Get("cp-1").Unschedulable).To(Equal(row.stays))
+		})
+	}
+	t.Run("tells why it could not", func(t *testing.T) {
+		g := NewWithT(t)
+		w := newWorld()
+		g.Expect(w.do(t, "Draining")).To(Succeed())
+		w.kube.FailNext("Uncordon", "cp-1", errors.New("no answer"))
+		g.Expect(w.undo(t, "Draining")).To(MatchError("no answer"))
+	})
+}
+
 func TestNothingIsDoneAgainstTheGuard(t *testing.T) {
 	g := NewWithT(t)
 	w := newWorld()
@@ -185,6 +236,9 @@ func TestNothingIsDoneAgainstTheGuard(t *testing.T) {
 		err := w.do(t, step)
 		g.Expect(err).To(MatchError(guard.ErrNotAllowed), "%s", step)
 		g.Expect(Classify(err)).To(BeEquivalentTo("Interrupted"))
+	}
+	for _, step := range []v1alpha1.OperationStep{"Draining", "Rebooting"} {
+		g.Expect(w.undo(t, step)).To(MatchError(guard.ErrNotAllowed), "undoing %s", step)
 	}
 	g.Expect(w.talos.Calls()).To(BeEmpty())
 	g.Expect(w.kube.Calls()).To(BeEmpty())
@@ -203,7 +257,7 @@ func TestClassify(t *testing.T) {
 		"the network":        {errors.New("connection refused"), "Retryable"},
 		"another machine":    {errors.Join(&IdentityError{}), "Permanent"},
 		"the guard":          {fmt.Errorf("x: %w", guard.ErrNotAllowed), "Interrupted"},
-		"the guard, with an undo that failed": {
+		"the guard, joined with an answer of Talos": {
 			errors.Join(fmt.Errorf("x: %w", guard.ErrNotAllowed), status.Error(codes.Unavailable, "y")), "Interrupted",
 		},
 	} {

@@ -127,6 +127,7 @@ func TestNext(t *testing.T) {
 		"another boot ID (A4)":               {at("Rebooting", succeeded), 3, well("new", func(o *kind.Observation) { o.Talos.Stage = "booting" }), verify},
 		"failed, and rebooted anyway (C18)":  {at("Rebooting", failed("Permanent")), 3, well("new"), verify},
 		"refused":                            {at("Rebooting", failed("Permanent")), 3, well("old"), kind.Action{Verdict: "Fail", RetryStep: "Draining", Message: "Rebooting failed: it broke"}},
+		"refused, single machine":            {at("Rebooting", failed("Permanent")), 1, well("old"), kind.Action{Verdict: "Fail", Message: "Rebooting failed: it broke"}},
 		"hub stopped before it arrived (E6)": {at("Rebooting", failed("Interrupted")), 3, well("old"), askReboot("old")},
 		"hub stopped after it arrived":       {at("Rebooting", failed("Interrupted")), 3, well("old", rebootingStage), otherBoot},
 		"hub stopped, dark":                  {at("Rebooting", failed("Interrupted")), 3, well("", silent), otherBoot},

@@ -78,6 +78,7 @@ var done = kind.Action{Verdict: "Done"}
 func executor() *Executor { return New(nil, nil, "factory.talos.dev") }
 
 func TestBegin(t *testing.T) {
+	unsettled := kind.Action{Verdict: "Wait", Reason: "MachineSettled", Message: "c1-w-1 has not found its new system good yet"}
 	for name, row := range map[string]struct {
 		scope kind.Scope
 		stage string
@@ -89,6 +90,9 @@ func TestBegin(t *testing.T) {
 		"there already (F1)":             {to("v1.14.1", ""), "Upgrade", runs("v1.14.1", schematicA), done},
 		"there, with the schematic":      {to("v1.14.1", schematicA), "Upgrade", runs("v1.14.1", schematicA), done},
 		"there, with another schematic":  {to("v1.14.1", schematicB), "Upgrade", runs("v1.14.1", schematicA), call("Installing")},
+		"there, not found good yet":      {to("v1.14.1", ""), "Upgrade", runs("v1.14.1", schematicA, pendingKey), unsettled},
+		"there, not found good, pull":    {to("v1.14.1", schematicA), "Pull", runs("v1.14.1", schematicA, pendingKey), unsettled},
+		"installed, not rebooted":        {to("v1.14.1", ""), "Upgrade", runs("v1.13.9", schematicA, pendingKey), call("Installing")},
 		"dark":                           {to("v1.14.1", ""), "Upgrade", kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-w-1 does not answer: no answer"}},
 		"too old a host":                 {to("v1.14.1", ""), "Pull", runs("v1.12.4", schematicA), fail("c1-w-1 runs Talos v1.12.4; this hub upgrades machines from v1.13 on", "")},
 		"newer than the target":          {to("v1.14.1", ""), "Pull", runs("v1.14.2", schematicA), fail("c1-w-1: v1.14.1 is older than the running v1.14.2: a downgrade is no upgrade", "")},

@@ -60,6 +60,13 @@ func refusals(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Refusal {
 			Help:    fmt.Sprintf("ichor upgrade talos VERSION --cluster %s", facts.Cluster.Name),
 		}}
 	}
+	if len(facts.Approved()) == 0 {
+		return []plan.Refusal{{
+			Gate:    v1alpha1.MachineKnownGate,
+			Message: fmt.Sprintf("cluster %s has no approved machine", facts.Cluster.Name),
+			Help:    fmt.Sprintf("see what keeps them from being found: ichor cluster get %s", facts.Cluster.Name),
+		}}
+	}
 	var list []plan.Refusal
 	for _, check := range []func(plan.Facts, []*v1alpha1.TalosMachine) []plan.Refusal{
 		quorum,        // Two members lose their quorum with either of them.
