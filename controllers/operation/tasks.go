@@ -16,6 +16,7 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/providers/progress"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 type call struct {
 	step     kind.Step
 	do       func(context.Context) (kind.Outcome, error)
-	undo     func(context.Context) error
+	undo     func(ctx context.Context, cause error) error
 	classify func(error) v1alpha1.ErrorClass
 }
 
@@ -44,42 +45,56 @@ type result struct {
 type Tasks struct {
 	ctx   context.Context //nolint:containedctx // Tasks die with the process, not with the reconcile that started them.
 	clock clock.Clock
-	// ended is called after a task has ended and its result can be collected.
-	ended func(types.NamespacedName)
+	// ending is called when a call has ended and nobody can know yet; ended when its result can be collected.
+	ending, ended func(types.NamespacedName)
 
 	mu      sync.Mutex
-	running map[observe.Key]context.CancelCauseFunc
+	running map[observe.Key]*task
 	results map[observe.Key]result
 }
 
+// task is a call under way.
+type task struct {
+	cancel context.CancelCauseFunc
+
+	// trouble is what the last attempt failed of, or what the call says that it waits for.
+	trouble string
+}
+
 // NewTasks returns Tasks that end with ctx.
-func NewTasks(ctx context.Context, clk clock.Clock, ended func(types.NamespacedName)) *Tasks {
-	return &Tasks{ctx: ctx, clock: clk, ended: ended, running: map[observe.Key]context.CancelCauseFunc{}, results: map[observe.Key]result{}}
+func NewTasks(ctx context.Context, clk clock.Clock, ending, ended func(types.NamespacedName)) *Tasks {
+	return &Tasks{
+		ctx: ctx, clock: clk, ending: ending, ended: ended,
+		running: map[observe.Key]*task{}, results: map[observe.Key]result{},
+	}
 }
 
 // start makes a call, unless the unit has one under way or not collected.
 func (t *Tasks) start(key observe.Key, c call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, busy := t.running[key]; busy {
+	if t.running[key] != nil {
 		return
 	}
 	if _, uncollected := t.results[key]; uncollected {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(t.ctx)
-	t.running[key] = cancel
-	go t.run(ctx, key, c)
+	made := &task{cancel: cancel}
+	t.running[key] = made
+	go t.run(ctx, key, made, c)
 }
 
-func (t *Tasks) run(ctx context.Context, key observe.Key, c call) {
-	outcome, err := t.attempt(ctx, c)
+func (t *Tasks) run(ctx context.Context, key observe.Key, self *task, c call) {
+	defer self.cancel(nil)
+	ctx = progress.With(ctx, func(trouble string) { t.note(self, trouble) })
+	outcome, err := t.attempt(ctx, self, c)
 	class := classOf(ctx, err, c.classify)
-	if class == v1alpha1.ErrorPermanent || class == v1alpha1.ErrorTimeout || class == v1alpha1.ErrorInterrupted {
-		err = errors.Join(err, t.undo(c))
-	}
 	if t.ctx.Err() != nil {
 		return // The process ends. The claim without outcome says so to the next one.
+	}
+	if leavesNothing(c.step, class) {
+		err = errors.Join(err, t.undo(c, err))
 	}
 	r := result{step: c.step.Name, resolvedImage: outcome.ResolvedImage, outcome: v1alpha1.CallOutcome{
 		Result: v1alpha1.CallSucceeded, ExitCode: outcome.ExitCode, Message: shorten(outcome.Message), Time: metav1.NewTime(t.clock.Now()),
@@ -87,12 +102,28 @@ func (t *Tasks) run(ctx context.Context, key observe.Key, c call) {
 	if err != nil {
 		r.outcome.Result, r.outcome.Class, r.outcome.Message = v1alpha1.CallFailed, class, shorten(err.Error())
 	}
+	t.ending(key.Object)
+	if t.finish(key, self, r) {
+		t.ended(key.Object)
+	}
+}
+
+// finish keeps the result of a task, unless it was forgotten meanwhile.
+func (t *Tasks) finish(key observe.Key, self *task, r result) bool {
 	t.mu.Lock()
-	t.running[key](nil)
+	defer t.mu.Unlock()
+	if t.running[key] != self {
+		return false
+	}
 	delete(t.running, key)
 	t.results[key] = r
-	t.mu.Unlock()
-	t.ended(key.Object)
+	return true
+}
+
+func (t *Tasks) note(self *task, trouble string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	self.trouble = trouble
 }
 
 // classOf says what the end of a call means; nothing means that it succeeded.
@@ -108,36 +139,54 @@ func classOf(ctx context.Context, err error, classify func(error) v1alpha1.Error
 	return classify(err)
 }
 
+// leavesNothing says whether a call that ended so is over for good, and what it left on the target has to go. A call whose fate is
+// looked up, or that is made again, keeps what it left.
+func leavesNothing(step kind.Step, class v1alpha1.ErrorClass) bool {
+	switch class {
+	case v1alpha1.ErrorPermanent:
+		return true
+	case v1alpha1.ErrorTimeout, v1alpha1.ErrorInterrupted:
+		return step.Repeat == kind.Safe
+	}
+	return false
+}
+
 // undoTime bounds taking back what a failed call left.
 const undoTime = 15 * time.Second
 
 // undo takes back what a failed call left. It does so even for a call that was told to end, but not in a process that ends.
-func (t *Tasks) undo(c call) error {
+func (t *Tasks) undo(c call, cause error) error {
 	ctx, cancel := context.WithTimeout(t.ctx, undoTime)
 	defer cancel()
-	return c.undo(ctx)
+	return c.undo(ctx, cause)
 }
 
 // attempt makes the call until it succeeds, fails for good or the step's deadline passes. Only calls that may be repeated are.
-func (t *Tasks) attempt(ctx context.Context, c call) (kind.Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.step.Timeout)
+func (t *Tasks) attempt(told context.Context, self *task, c call) (kind.Outcome, error) {
+	ctx, cancel := context.WithTimeout(told, c.step.Timeout)
 	defer cancel()
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
 		outcome, err := c.do(ctx)
-		if err == nil {
-			return outcome, nil
-		}
-		class := c.classify(err)
-		again := c.step.Repeat == kind.Safe && (class == v1alpha1.ErrorRetryable || class == v1alpha1.ErrorInProgress)
-		if !again {
+		if err == nil || !repeats(c, err) {
 			return outcome, err
 		}
+		t.note(self, err.Error())
 		select {
 		case <-ctx.Done():
-			return outcome, &timeoutError{after: c.step.Timeout, last: err}
 		case <-t.clock.After(pause):
 		}
+		switch {
+		case told.Err() != nil:
+			return outcome, context.Cause(told)
+		case ctx.Err() != nil:
+			return outcome, &timeoutError{after: c.step.Timeout, last: err}
+		}
 	}
+}
+
+func repeats(c call, err error) bool {
+	class := c.classify(err)
+	return c.step.Repeat == kind.Safe && (class == v1alpha1.ErrorRetryable || class == v1alpha1.ErrorInProgress)
 }
 
 // timeoutError means that a step's deadline passed before its call succeeded.
@@ -157,21 +206,23 @@ func isTimeout(err error) bool {
 	return ok
 }
 
-// busy says whether the unit has a call under way, or ended and not collected.
-func (t *Tasks) busy(key observe.Key) bool {
+// busy says whether the unit has a call under way, or ended and not collected, and what the call has trouble with.
+func (t *Tasks) busy(key observe.Key) (trouble string, busy bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, running := t.running[key]
+	if running := t.running[key]; running != nil {
+		return running.trouble, true
+	}
 	_, ended := t.results[key]
-	return running || ended
+	return "", ended
 }
 
 // cancel ends the call of a unit, if it has one.
 func (t *Tasks) cancel(key observe.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if cancel, ok := t.running[key]; ok {
-		cancel(errSettling)
+	if running := t.running[key]; running != nil {
+		running.cancel(errSettling)
 	}
 }
 
@@ -188,22 +239,21 @@ func (t *Tasks) collected(operation types.NamespacedName) map[string]result {
 	return found
 }
 
-// drop forgets results that have been written to status.
-func (t *Tasks) drop(operation types.NamespacedName, units map[string]result) {
+// drop forgets the result of a unit: it is in status, or belongs to nothing.
+func (t *Tasks) drop(key observe.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for unit := range units {
-		delete(t.results, observe.Key{Object: operation, Part: unit})
-	}
+	delete(t.results, key)
 }
 
-// forget ends and forgets everything about an operation that is gone.
+// forget ends and forgets everything about an operation that is gone. Another one of the same name begins with nothing.
 func (t *Tasks) forget(operation types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for key, cancel := range t.running {
+	for key, running := range t.running {
 		if key.Object == operation {
-			cancel(errSettling)
+			running.cancel(errSettling)
+			delete(t.running, key)
 		}
 	}
 	for key := range t.results {
