@@ -38,6 +38,8 @@ type RemovalSpec struct {
 }
 
 // TalosMachineSpec says which node this is and what the hub may do with it.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.uuid) || (has(self.uuid) && self.uuid == oldSelf.uuid)",message="uuid is immutable once it is set: another machine is another TalosMachine"
 type TalosMachineSpec struct {
 	// clusterName is the Cluster to which the machine belongs.
 	// +required
@@ -48,6 +50,7 @@ type TalosMachineSpec struct {
 
 	// role is what the machine is in its cluster.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="role is immutable"
 	Role MachineRole `json:"role,omitempty"`
 
 	// address is the IP address at which the Talos API of the machine is addressed.

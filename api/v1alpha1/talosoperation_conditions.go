@@ -86,7 +86,8 @@ const (
 	// SchematicGate refuses when the schematic of a machine is not known, so that extensions could be lost.
 	SchematicGate = "Schematic"
 
-	// MachineKnownGate refuses when a machine that the operation names is not part of the target, or is not approved.
+	// MachineKnownGate refuses when a machine that the operation names is not part of the target, or is not approved. An approval
+	// that was taken back while the operation ran makes it wait.
 	MachineKnownGate = "MachineKnown"
 
 	// ActionKnownGate refuses an action of kind node that this hub does not know.

@@ -256,7 +256,8 @@ type OperationTarget struct {
 	KubeProxy KubeProxyMode `json:"kubeProxy,omitempty"`
 }
 
-// TalosOperationSpec is the order: one action on one target. It is immutable but for paused and maxUnavailable.
+// TalosOperationSpec is the order: one action on one target. It is immutable but for paused, maxUnavailable and
+// ttlSecondsAfterFinished.
 //
 // +kubebuilder:validation:XValidation:rule="(self.kind == 'node') == has(self.node)",message="node goes with kind node, and only with it"
 // +kubebuilder:validation:XValidation:rule="(self.kind == 'cni') == has(self.cni)",message="cni goes with kind cni, and only with it"
@@ -632,6 +633,12 @@ type TalosOperationStatus struct {
 	// completionTime is when the operation completed.
 	// +optional
 	CompletionTime metav1.Time `json:"completionTime,omitempty,omitzero"`
+
+	// operationID is the identity of the operation since it began, whatever becomes of its annotations.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	OperationID string `json:"operationID,omitempty"`
 
 	// sequence is the place of the operation among all that were started on the target; the record on the target has it too.
 	// +optional

@@ -121,7 +121,7 @@ func (c *cli) start(cmd *cobra.Command, flags startFlags, prepare func() (*servi
 		return err
 	}
 	if start.AtTarget() {
-		fmt.Fprintf(c.err, "Every machine of cluster %s runs Talos %s already: nothing to do.\n", start.Spec.ClusterName, start.Plan.Target.TalosVersion)
+		fmt.Fprintf(c.err, "Every machine of cluster %s that is not held runs Talos %s already: nothing to do.\n", start.Spec.ClusterName, start.Plan.Target.TalosVersion)
 		return nil
 	}
 	c.showPlan(start)

@@ -225,7 +225,9 @@ func setSpecInSync(facts targets.Facts) {
 // otherSchematic says whether a machine runs another schematic than the spec asks for.
 func otherSchematic(facts targets.Facts) bool {
 	desired := facts.Cluster.Spec.SchematicID
-	return desired != "" && slices.ContainsFunc(facts.Machines, func(m v1alpha1.TalosMachine) bool { return m.Status.SchematicID != desired })
+	return desired != "" && slices.ContainsFunc(facts.Approved(), func(m *v1alpha1.TalosMachine) bool {
+		return m.Status.SchematicID != "" && m.Status.SchematicID != desired
+	})
 }
 
 // setAvailable needs what the hub needs to work: credentials, both APIs, known machines. A machine that reboots is no reason to call

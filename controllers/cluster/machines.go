@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -35,13 +36,37 @@ func (r *Reconciler) discover(ctx context.Context, facts *targets.Facts, seen pr
 		if atAddress(facts.Machines, machine.address) != nil {
 			continue // Another machine answers at a recorded address: that is for a person to sort out.
 		}
-		made := newMachine(*facts, machine)
-		if err := r.Client.Create(ctx, made); err != nil {
-			return fmt.Errorf("creating TalosMachine %s: %w", client.ObjectKeyFromObject(made), err)
+		made, err := r.create(ctx, newMachine(*facts, machine))
+		if err != nil {
+			return err
 		}
 		facts.Machines = append(facts.Machines, *made)
 	}
 	return nil
+}
+
+// create creates a TalosMachine. A name that another cluster's machine has gets some of the UUID behind it; a machine that is there
+// already, and only not in the cache yet, is taken as it is.
+func (r *Reconciler) create(ctx context.Context, made *v1alpha1.TalosMachine) (*v1alpha1.TalosMachine, error) {
+	for range 2 {
+		created := made.DeepCopy()
+		err := r.Client.Create(ctx, created)
+		if err == nil {
+			return created, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, fmt.Errorf("creating TalosMachine %s: %w", client.ObjectKeyFromObject(made), err)
+		}
+		there := &v1alpha1.TalosMachine{}
+		if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(made), there); err != nil {
+			return nil, fmt.Errorf("reading TalosMachine %s: %w", client.ObjectKeyFromObject(made), err)
+		}
+		if there.Spec.ClusterName == made.Spec.ClusterName && there.Spec.UUID == made.Spec.UUID {
+			return there, nil
+		}
+		made.Name = withUUID(made.Name, made.Spec.UUID)
+	}
+	return nil, fmt.Errorf("no name is free for the machine with UUID %q: %s is taken too", made.Spec.UUID, made.Name)
 }
 
 func inOrder(machines map[string]found) []found {
@@ -75,9 +100,13 @@ func newMachine(facts targets.Facts, machine found) *v1alpha1.TalosMachine {
 func machineName(facts targets.Facts, machine talos.Machine) string {
 	name := facts.Cluster.Name + "-" + strings.ReplaceAll(strings.ToLower(machine.NodeName), ".", "-")
 	if facts.Machine(name) != nil {
-		name += "-" + strings.ToLower(machine.UUID[:min(uuidCharacters, len(machine.UUID))])
+		return withUUID(name, machine.UUID)
 	}
 	return name
+}
+
+func withUUID(name, uuid string) string {
+	return name + "-" + strings.ToLower(uuid[:min(uuidCharacters, len(uuid))])
 }
 
 func byUUID(machines []v1alpha1.TalosMachine, uuid string) *v1alpha1.TalosMachine {

@@ -7,6 +7,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,7 +53,9 @@ type Forgetter interface {
 
 // Options are what a Reconciler needs.
 type Options struct {
-	Client      client.Client
+	Client client.Client
+	// APIReader reads uncached.
+	APIReader   client.Reader
 	Credentials *credentials.Store
 	Talos       talos.Provider
 	Kube        kube.Provider
@@ -136,10 +139,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := facts.Cluster.DeepCopy()
 	seen, fresh := r.look(req.NamespacedName, facts)
+	var trouble error // It must not keep what was seen from being written down.
 	if fresh {
-		if err := r.discoverAndRecord(ctx, &facts, seen); err != nil {
-			return ctrl.Result{}, ignoreRaces(err)
-		}
+		trouble = ignoreRaces(r.discoverAndRecord(ctx, &facts, seen))
 	}
 	holder, err := r.lockHolder(ctx, req.NamespacedName)
 	if err != nil {
@@ -147,12 +149,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	summarize(facts, seen, fresh, holder, r.Clock.Now())
 	if apiequality.Semantic.DeepEqual(before.Status, facts.Cluster.Status) {
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, trouble
 	}
 	if err := r.Client.Status().Patch(ctx, facts.Cluster, client.MergeFrom(before)); err != nil {
-		return ctrl.Result{}, fmt.Errorf("writing status of TalosCluster %s: %w", req.NamespacedName, err)
+		return ctrl.Result{}, errors.Join(trouble, fmt.Errorf("writing status of TalosCluster %s: %w", req.NamespacedName, err))
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, trouble
 }
 
 // ignoreRaces drops what the next event settles: the cache had not seen our own last write yet.

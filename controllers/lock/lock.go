@@ -7,8 +7,10 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +48,13 @@ type Holder struct {
 func Operation(op *v1alpha1.TalosOperation) Holder {
 	return Holder{
 		Identity:    operationPrefix + op.Namespace + "/" + op.Name,
-		OperationID: op.Annotations[v1alpha1.OperationIDAnnotation],
+		OperationID: OperationID(op),
 	}
+}
+
+// OperationID is the identity of an operation. Once it has begun, status keeps it: annotations get lost.
+func OperationID(op *v1alpha1.TalosOperation) string {
+	return cmp.Or(op.Status.OperationID, op.Annotations[v1alpha1.OperationIDAnnotation])
 }
 
 // OperationKey is the operation that the holder is; ok is false if it is something else.
@@ -67,8 +74,8 @@ func (h Holder) String() string {
 	return fmt.Sprintf("%q", h.Identity)
 }
 
-// expires says whether the holder has to renew its lock to keep it.
-func (h Holder) expires() bool {
+// Expires says whether the holder has to renew its lock to keep it.
+func (h Holder) Expires() bool {
 	return !strings.HasPrefix(h.Identity, operationPrefix) && !strings.HasPrefix(h.Identity, machinePrefix)
 }
 
@@ -112,7 +119,9 @@ func (l *Locks) Acquire(ctx context.Context, cluster client.ObjectKey, owner met
 		return want, nil
 	}
 	l.stamp(lease, cluster.Name, want, current)
-	lease.OwnerReferences = []metav1.OwnerReference{owner}
+	if !slices.Contains(lease.OwnerReferences, owner) {
+		lease.OwnerReferences = append(lease.OwnerReferences, owner)
+	}
 	if err := l.Client.Update(ctx, lease); err != nil {
 		return Holder{}, fmt.Errorf("taking the lock of cluster %s: %w", cluster, err)
 	}
@@ -132,12 +141,12 @@ func (l *Locks) mayEnter(ctx context.Context, lease *coordinationv1.Lease, curre
 	switch {
 	case current.Identity == "" || current == want:
 		return true, nil
-	case current.expires():
+	case current.Expires():
 		return l.expired(lease), nil
 	}
 	free, err := mayTakeOver(ctx, current)
 	if err != nil {
-		return false, fmt.Errorf("asking whether %s still needs the lock of cluster %s/%s: %w", current, lease.Namespace, lease.Labels[clusterv1.ClusterNameLabel], err)
+		return false, fmt.Errorf("asking whether %s still needs the lock %s/%s: %w", current, lease.Namespace, lease.Name, err)
 	}
 	return free, nil
 }
@@ -205,7 +214,7 @@ func (l *Locks) Guard(cluster client.ObjectKey, held Holder) guard.Func {
 		lease, err := l.read(ctx, cluster)
 		switch {
 		case err != nil:
-			return err
+			return fmt.Errorf("%w: %w", guard.ErrUndecided, err)
 		case lease == nil:
 			return fmt.Errorf("the lock of cluster %s is gone", cluster)
 		case HolderOf(lease) != held:

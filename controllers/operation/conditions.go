@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
-	"ichor.maesh.dev/hub/controllers/targets"
 )
 
 // messageLimit bounds every message in status.
@@ -143,9 +142,9 @@ func setTargetSuperseded(s *scope) {
 	case s.Cluster == nil && meta.FindStatusCondition(s.op.Status.Conditions, v1alpha1.TargetSupersededCondition) != nil:
 	case s.Cluster == nil || s.op.Status.Target == nil:
 		set(s.op, v1alpha1.TargetSupersededCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "")
-	case *s.op.Status.Target != targets.Declared(s.Cluster) && !s.op.Completed():
+	case s.executor != nil && *s.op.Status.Target != s.declared() && !s.op.Completed():
 		set(s.op, v1alpha1.TargetSupersededCondition, metav1.ConditionTrue, v1alpha1.TargetSupersededReason, fmt.Sprintf(
-			"TalosCluster %s asks for %s by now", s.Cluster.Name, describe(targets.Declared(s.Cluster))))
+			"TalosCluster %s asks for %s by now", s.Cluster.Name, describe(s.declared())))
 	default:
 		set(s.op, v1alpha1.TargetSupersededCondition, metav1.ConditionFalse, v1alpha1.TargetCurrentReason, "")
 	}

@@ -5,6 +5,7 @@ package operation_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,6 +103,53 @@ var _ = Describe("An upgrade of Talos", func() {
 			haveCondition("Progressing", metav1.ConditionFalse, "WorkersAvailable", ContainSubstring("1 of at most 1 workers are away: c-w2")),
 		))
 		f.kube.Change("w2", func(n *kube.Node) { n.Unschedulable = false })
+		Eventually(now(ctx, op)).Should(beCompleted())
+	})
+
+	It("pulls first for a machine that was taken in late", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 1)
+		machine := &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c-w1"}}
+		change(ctx, machine, func(m *v1alpha1.TalosMachine) { m.Annotations = map[string]string{"ichor.maesh.dev/upgrade-hold": ""} })
+		install := f.talos.HangBefore("InstallImage", f.addresses["cp1"])
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(install.Reached).Should(BeClosed())
+		change(ctx, machine, func(m *v1alpha1.TalosMachine) { m.Annotations = nil })
+		install.Release()
+		Eventually(now(ctx, op)).Should(beCompleted())
+		Expect(f.calls()).To(Equal([]string{"PullImage cp1", "InstallImage cp1", "Reboot cp1", "PullImage w1", "InstallImage w1", "Reboot w1"}))
+	})
+
+	It("completes a machine that is held while it is in hand", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		install := f.talos.HangBefore("InstallImage", f.addresses["w1"])
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(install.Reached).Should(BeClosed())
+		change(ctx, &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c-w1"}}, func(m *v1alpha1.TalosMachine) {
+			m.Annotations = map[string]string{"ichor.maesh.dev/upgrade-hold": ""}
+		})
+		install.Release()
+		Eventually(now(ctx, op)).Should(And(beCompleted(), HaveField("Status.Held", BeEmpty())))
+		current, err := now(ctx, op)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(current.Machine("c-w1").Phase).To(Equal(v1alpha1.UnitCompleted))
+	})
+
+	It("lets drained workers reboot, whoever else goes away meanwhile", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 3)
+		one, two := f.kube.HangBefore("Drain", "w1"), f.kube.HangBefore("Drain", "w2")
+		f.startHub()
+		spec := upgrade()
+		spec.MaxUnavailable = ptr.To(intstr.FromInt32(2))
+		op := f.create(ctx, "up", spec)
+		Eventually(one.Reached).Should(BeClosed())
+		Eventually(two.Reached).Should(BeClosed())
+		f.kube.Change("w3", func(n *kube.Node) { n.Ready = false })
+		one.Release()
+		two.Release()
+		Eventually(func() []string { return f.calls("Reboot") }).Should(ConsistOf("Reboot cp1", "Reboot w1", "Reboot w2"))
+		f.kube.Change("w3", func(n *kube.Node) { n.Ready = true })
 		Eventually(now(ctx, op)).Should(beCompleted())
 	})
 
@@ -267,13 +315,63 @@ var _ = Describe("A failure", func() {
 		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot w1"}))
 	})
 
+	It("leaves no cordon behind when it is given up", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		f.talos.FallBack(f.addresses["w1"])
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring("c-w1")))
+		Expect(f.kube.Get("w1")).To(HaveField("Unschedulable", true), "after the reboot a failed step leaves the machine as it is")
+		Expect(admin.Delete(ctx, op)).To(Succeed())
+		Eventually(func() kube.Node { return f.kube.Get("w1") }).Should(And(HaveField("Unschedulable", false), HaveField("CordonedBy", "")))
+		again := f.create(ctx, "again", upgrade())
+		Eventually(now(ctx, again)).Should(beCompleted())
+	})
+
+	It("of the management API for a moment fails no step, and reboots nothing undrained", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		drain := f.kube.HangBefore("Drain", "w1")
+		f.startHub()
+		op := f.create(ctx, "re", reboot("c-w1"))
+		Eventually(drain.Reached).Should(BeClosed())
+		f.lease.fail(3)
+		drain.Release()
+		Eventually(now(ctx, op)).Should(beCompleted())
+		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot w1"}))
+		calls := f.kube.Calls()
+		Expect(calls[len(calls)-1]).To(Equal("Uncordon w1"))
+		Expect(slices.Index(calls, "Uncordon w1")).To(Equal(len(calls)-1), "the cordon stayed on until the machine was back: %v", calls)
+	})
+
 	It("does nothing to a machine with another identity", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 1)
 		f.talos.Change(f.addresses["w1"], func(m *talos.Machine, _ *talos.Etcd) { m.UUID = "uuid-of-another" })
 		f.startHub()
 		op := f.create(ctx, "re", reboot("c-w1"))
 		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring("uuid-of-another")))
-		Expect(f.calls("Reboot")).To(BeEmpty())
+		Expect(admin.Delete(ctx, op)).To(Succeed())
+
+		f.talos.Change(f.addresses["w1"], func(m *talos.Machine, _ *talos.Etcd) { m.Version = newVersion })
+		other := f.create(ctx, "up", upgrade())
+		Eventually(now(ctx, other)).Should(bePaused("StepFailed", ContainSubstring("uuid-of-another")), "whatever it runs")
+		Expect(f.calls("Reboot", "InstallImage")).To(BeEmpty())
+	})
+
+	It("says what a long call waits for while it goes on", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		for range 100 {
+			f.kube.FailNext("Drain", "w1", errors.New("the disruption budget keeps web-0"))
+		}
+		f.startHub()
+		op := f.create(ctx, "re", reboot("c-w1"))
+		Eventually(now(ctx, op)).Should(WithTransform(func(o *v1alpha1.TalosOperation) string {
+			if unit := o.Machine("c-w1"); unit != nil {
+				return unit.Message
+			}
+			return ""
+		}, ContainSubstring("the disruption budget keeps web-0")))
+		Expect(admin.Delete(ctx, op)).To(Succeed())
+		Eventually(func() bool { return admin.Get(ctx, client.ObjectKeyFromObject(op), op) != nil }).Should(BeTrue())
 	})
 
 	It("ignores other values of the retry annotation, and removes a request without a failure", func(ctx SpecContext) {
@@ -335,6 +433,69 @@ var _ = Describe("A pause", func() {
 		Eventually(now(ctx, op)).Should(beCompleted())
 	})
 
+	It("that is lifted at once is no failure", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		drain := f.kube.HangBefore("Drain", "w1")
+		undo := f.kube.HangBefore("Uncordon", "w1")
+		f.startHub()
+		op := f.create(ctx, "re", reboot("c-w1"))
+		Eventually(drain.Reached).Should(BeClosed())
+		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = ptr.To(true) })
+		Eventually(undo.Reached).Should(BeClosed())
+		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = nil })
+		Eventually(now(ctx, op)).Should(HaveField("Status.Phase", v1alpha1.OperationInProgress))
+		undo.Release()
+		Eventually(now(ctx, op)).Should(beCompleted())
+		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot w1"}))
+	})
+
+	It("outlasts an approval: a machine that lost it is not begun with", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		drain := f.kube.HangBefore("Drain", "w1")
+		f.startHub()
+		op := f.create(ctx, "re", reboot("c-w1"))
+		Eventually(drain.Reached).Should(BeClosed())
+		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = ptr.To(true) })
+		Eventually(now(ctx, op)).Should(And(bePaused("OperatorPaused", Not(BeEmpty())), haveCondition("Progressing", metav1.ConditionFalse, "Paused", BeEmpty())))
+		machine := &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c-w1"}}
+		change(ctx, machine, func(m *v1alpha1.TalosMachine) { m.Spec.Approval = v1alpha1.ApprovalPending })
+		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = nil })
+		Eventually(now(ctx, op)).Should(haveCondition("Progressing", metav1.ConditionFalse, "MachineKnown", ContainSubstring("c-w1 is not approved")))
+		change(ctx, machine, func(m *v1alpha1.TalosMachine) { m.Spec.Approval = v1alpha1.Approved })
+		Eventually(now(ctx, op)).Should(beCompleted())
+	})
+
+	It("says so when the machine is gone afterwards", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		drain := f.kube.HangBefore("Drain", "w1")
+		f.startHub()
+		op := f.create(ctx, "re", reboot("c-w1"))
+		Eventually(drain.Reached).Should(BeClosed())
+		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = ptr.To(true) })
+		Eventually(now(ctx, op)).Should(And(bePaused("OperatorPaused", Not(BeEmpty())), haveCondition("Progressing", metav1.ConditionFalse, "Paused", BeEmpty())))
+		Expect(admin.Delete(ctx, &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c-w1"}})).To(Succeed())
+		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = nil })
+		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring(`TalosMachine "c-w1" is gone`)))
+	})
+
+	It("outside of a maintenance window finishes the machine in hand and gives the lock back", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 1)
+		install := f.talos.HangBefore("InstallImage", f.addresses["cp1"])
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(install.Reached).Should(BeClosed())
+		cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c"}}
+		closed := v1alpha1.MaintenanceWindow{Schedule: "0 0 29 2 *", DurationSeconds: 60}
+		change(ctx, cluster, func(c *v1alpha1.TalosCluster) { c.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{closed} })
+		install.Release()
+		Eventually(now(ctx, op)).Should(And(
+			bePaused("WaitingForWindow", ContainSubstring("opens at 2028-02-29T00:00:00Z")), haveCondition("LockHeld", metav1.ConditionFalse, "Released", BeEmpty()),
+		))
+		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot cp1"}))
+		change(ctx, cluster, func(c *v1alpha1.TalosCluster) { c.Spec.MaintenanceWindows = nil })
+		Eventually(now(ctx, op)).Should(beCompleted())
+	})
+
 	It("of the Cluster settles and gives the lock back", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 1)
 		install := f.talos.HangBefore("InstallImage", f.addresses["cp1"])
@@ -389,14 +550,47 @@ var _ = Describe("The lock", func() {
 	It("fences a hub that another one has replaced", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 1)
 		install := f.talos.HangAfter("InstallImage", f.addresses["cp1"])
-		f.startHub()
+		fenced := f.startHub()
 		op := f.create(ctx, "up", upgrade())
 		Eventually(install.Reached).Should(BeClosed())
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c-ichor-lock"}}
 		change(ctx, lease, func(l *coordinationv1.Lease) { l.Annotations["ichor.maesh.dev/lock-epoch"] = "another process" })
 		install.Release()
-		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring("another hub process acts for")))
+		Consistently(now(ctx, op)).Should(stepOf("c-cp1", v1alpha1.InstallingStep), "a fenced process writes nothing")
 		Expect(f.calls("Reboot")).To(BeEmpty())
+		fenced.kill()
+
+		f.startHub()
+		Eventually(now(ctx, op)).Should(beCompleted())
+		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot cp1", "Reboot w1"}))
+	})
+
+	It("is taken again when its Lease was deleted, and nothing fails", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 1)
+		install := f.talos.HangBefore("InstallImage", f.addresses["cp1"])
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(install.Reached).Should(BeClosed())
+		Expect(admin.Delete(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c-ichor-lock"}})).To(Succeed())
+		install.Release()
+		Eventually(now(ctx, op)).Should(beCompleted())
+		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot cp1", "Reboot w1"}))
+	})
+
+	It("stays with the operation when its annotations are lost", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		install := f.talos.HangBefore("InstallImage", f.addresses["w1"])
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(install.Reached).Should(BeClosed())
+		second := f.create(ctx, "second", reboot("c-w2"))
+		Eventually(now(ctx, second)).Should(bePaused("ClusterLockHeld", Not(BeEmpty())))
+		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Annotations = nil })
+		Eventually(now(ctx, op)).Should(HaveField("Annotations", HaveKey("ichor.maesh.dev/operation-id")))
+		install.Release()
+		Eventually(now(ctx, second)).Should(beCompleted())
+		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot cp1", "Reboot w1", "Reboot w2", "Reboot w2"}))
+		Eventually(now(ctx, op)).Should(beCompleted())
 	})
 
 	It("is given back when the operation is deleted in the middle, with the cordon", func(ctx SpecContext) {

@@ -4,9 +4,11 @@ package operation
 
 import (
 	"fmt"
+	"time"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/operation/window"
 )
 
 // pause is a row of the pause table: why an operation does not move, who changes that, and with which command.
@@ -41,7 +43,24 @@ func (r *Reconciler) halted(s *scope) *pause {
 		return &pause{reason: v1alpha1.NoExecutorReason, message: fmt.Sprintf(
 			"this hub does not know operations of kind %q; a newer one may", s.op.Spec.Kind)}
 	}
-	return nil
+	return outsideWindow(s, r.Clock.Now())
+}
+
+// outsideWindow waits for a maintenance window. A machine in hand is finished first, and the lock is free until the next one.
+func outsideWindow(s *scope, now time.Time) *pause {
+	state, err := window.At(s.Cluster.Spec.MaintenanceWindows, now)
+	switch {
+	case err != nil:
+		return &pause{reason: v1alpha1.WaitingForWindowReason, releases: true, message: shorten(fmt.Sprintf(
+			"%s: no window of TalosCluster %s opens until that is mended", err, s.Cluster.Name))}
+	case !state.Changes.IsZero():
+		s.comeBack(state.Changes.Sub(now))
+	}
+	if state.Open {
+		return nil
+	}
+	return &pause{reason: v1alpha1.WaitingForWindowReason, releases: true, message: fmt.Sprintf(
+		"the next maintenance window of TalosCluster %s opens at %s", s.Cluster.Name, state.Changes.UTC().Format(time.RFC3339))}
 }
 
 func stepFailed(s *scope) *pause {

@@ -5,11 +5,13 @@ package operation
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,6 +20,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
@@ -61,7 +64,9 @@ func (r *Reconciler) collect(s *scope) {
 	for name, result := range s.results {
 		unit := s.unit(name)
 		if unit.Step != result.step || unit.Outcome != nil {
-			continue // The unit has moved on: somebody else wrote status meanwhile.
+			r.tasks.drop(observe.Key{Object: s.key, Part: name}) // The unit has moved on: somebody else wrote status meanwhile.
+			delete(s.results, name)
+			continue
 		}
 		unit.Outcome = ptr.To(result.outcome)
 		if result.resolvedImage != "" {
@@ -73,12 +78,17 @@ func (r *Reconciler) collect(s *scope) {
 
 // load reads what the operation is about.
 func (r *Reconciler) load(ctx context.Context, s *scope) error {
-	facts, err := targets.Load(ctx, r.Client, client.ObjectKey{Namespace: s.op.Namespace, Name: s.op.Spec.ClusterName})
+	s.executor = r.Executors[s.op.Spec.Kind]
+	return r.loadFrom(ctx, s, r.Client)
+}
+
+// loadFrom reads the objects about the target, from the cache or not.
+func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reader) error {
+	facts, err := targets.Load(ctx, reader, s.clusterKey())
 	if err != nil {
 		return err
 	}
 	s.Facts = facts
-	s.executor = r.Executors[s.op.Spec.Kind]
 	if s.Cluster == nil || s.executor == nil {
 		return nil
 	}
@@ -109,7 +119,12 @@ func (s *scope) target() v1alpha1.OperationTarget {
 	if s.op.Status.Target != nil {
 		return *s.op.Status.Target
 	}
-	return targets.Declared(s.Cluster)
+	return s.declared()
+}
+
+// declared is what the spec of the target asks for, as far as it concerns the kind.
+func (s *scope) declared() v1alpha1.OperationTarget {
+	return s.executor.Narrow(targets.Declared(s.Cluster))
 }
 
 // completed gives back what a finished operation still has, and deletes it when its time is over.
@@ -136,7 +151,7 @@ func (r *Reconciler) expire(ctx context.Context, s *scope) (gone bool, err error
 		s.requeue = left
 		return false, nil
 	}
-	return true, client.IgnoreNotFound(r.Client.Delete(ctx, s.op))
+	return true, client.IgnoreNotFound(r.Client.Delete(ctx, s.op, client.Preconditions{UID: &s.op.UID}))
 }
 
 // deleted settles an operation, gives the lock back and lets it go. Where the target is gone there is nothing left to settle.
@@ -145,6 +160,7 @@ func (r *Reconciler) deleted(ctx context.Context, s *scope) (gone bool, err erro
 		return true, nil
 	}
 	if s.Cluster != nil && s.executor != nil && holdsLock(s.op) {
+		s.givingUp = true
 		if ready, err := r.enter(ctx, s); err != nil {
 			return false, err
 		} else if ready && !r.settle(s) {
@@ -192,7 +208,9 @@ func (r *Reconciler) halt(ctx context.Context, s *scope) (stop bool, err error) 
 	if s.Cluster == nil || s.executor == nil || !holdsLock(s.op) {
 		return true, nil
 	}
+	why := s.why
 	ready, err := r.enter(ctx, s)
+	s.why = why // Whoever has the lock, this comes first.
 	if err != nil || !ready {
 		return true, err
 	}
@@ -204,7 +222,7 @@ func (r *Reconciler) halt(ctx context.Context, s *scope) (stop bool, err error) 
 
 // known waits until initial discovery is over. No machine at all would look like no work at all.
 func (r *Reconciler) known(_ context.Context, s *scope) (stop bool, err error) {
-	if s.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] != "" {
+	if s.op.Status.Target != nil || s.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] != "" {
 		return false, nil
 	}
 	s.waiting = append(s.waiting, gate.Wait{
@@ -213,29 +231,42 @@ func (r *Reconciler) known(_ context.Context, s *scope) (stop bool, err error) {
 	return true, nil
 }
 
-// judge asks the planner before the lock is taken for the first time.
-func (r *Reconciler) judge(_ context.Context, s *scope) (stop bool, err error) {
-	if s.op.Status.Target != nil {
+// judge asks the planner before the lock is taken for the first time. What the cache says is enough to go on, and not to refuse: the
+// spec may have been written right before the operation.
+func (r *Reconciler) judge(ctx context.Context, s *scope) (stop bool, err error) {
+	if s.op.Status.Target != nil || len(r.refusals(s)) == 0 {
 		return false, nil
 	}
+	if err := r.loadFrom(ctx, s, r.APIReader); err != nil || s.Cluster == nil {
+		return true, err
+	}
+	refusals := r.refusals(s)
+	if len(refusals) == 0 {
+		return false, nil
+	}
+	r.refuse(s, refusals[0])
+	return true, nil
+}
+
+// refusals is what speaks against starting.
+func (r *Reconciler) refusals(s *scope) []plan.Refusal {
 	_, refusals := s.executor.Plan(s.planFacts(r.Clock.Now()))
 	if mismatch := unexpected(s); mismatch != nil {
 		refusals = append([]plan.Refusal{*mismatch}, refusals...)
 	}
-	if len(refusals) == 0 {
-		return false, nil
-	}
-	first := refusals[0]
+	return refusals
+}
+
+func (r *Reconciler) refuse(s *scope, first plan.Refusal) {
 	s.op.Status.FailureReason = shorten(fmt.Sprintf("%s: %s", first.Gate, first.Message))
 	s.why = refused(s)
 	s.event(v1alpha1.RefusedReason, "Judge", "%s (%s)", s.op.Status.FailureReason, first.Help)
-	return true, nil
 }
 
 // unexpected refuses a target that differs from what the creator of the operation saw.
 func unexpected(s *scope) *plan.Refusal {
 	expected := s.op.Spec.ExpectedTarget
-	if expected == nil || *expected == s.target() {
+	if expected == nil || s.executor.Narrow(*expected) == s.target() {
 		return nil
 	}
 	return &plan.Refusal{
@@ -266,12 +297,32 @@ func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err erro
 		return true, err
 	}
 	if s.op.Status.Target == nil {
-		s.op.Status.Target = ptr.To(s.target())
-		s.op.Status.StartTime = metav1.NewTime(r.Clock.Now())
+		if err := r.begin(ctx, s); err != nil || s.why != nil {
+			return true, err
+		}
 	}
 	setLock(s.op, metav1.ConditionTrue, v1alpha1.LockHeldReason)
 	s.event(v1alpha1.LockTakenEvent, "Lock", "took the lock of cluster %s", s.op.Spec.ClusterName)
 	return true, nil // Status first: it wakes us.
+}
+
+// begin captures the target, as it is now and not as a cache remembers it. If that is refused, the lock goes back.
+func (r *Reconciler) begin(ctx context.Context, s *scope) error {
+	if err := r.loadFrom(ctx, s, r.APIReader); err != nil || s.Cluster == nil {
+		return errors.Join(err, r.release(ctx, s))
+	}
+	if refusals := r.refusals(s); len(refusals) > 0 {
+		r.refuse(s, refusals[0])
+		return r.release(ctx, s)
+	}
+	p, _ := s.executor.Plan(s.planFacts(r.Clock.Now()))
+	for _, bypassed := range p.Overridden {
+		s.event(v1alpha1.GateOverriddenEvent, "Judge", "gate %s is overridden: %s", bypassed.Gate, bypassed.Message)
+	}
+	s.op.Status.Target = ptr.To(s.target())
+	s.op.Status.OperationID = lock.OperationID(s.op)
+	s.op.Status.StartTime = metav1.NewTime(r.Clock.Now())
+	return nil
 }
 
 // queued says what an operation waits for that is not the first in the queue: for whoever has the lock, or else for the first.
@@ -283,24 +334,49 @@ func (r *Reconciler) queued(ctx context.Context, s *scope, first *v1alpha1.Talos
 	return lockHeld(holder), nil
 }
 
-// enter makes sure that the lock names this operation and carries the epoch of this process.
+// errFenced means that another process acts for an operation that this one had entered. This one must not touch it any more.
+var errFenced = errors.New("another hub process acts for the operation")
+
+// enter makes sure that the lock names this operation and carries the epoch of this process. It takes a lock that was lost again, but
+// never from another process that acts for the same operation: that one is younger.
 func (r *Reconciler) enter(ctx context.Context, s *scope) (ready bool, err error) {
 	memory := r.remember(s.key)
 	if memory.entered && holdsLock(s.op) {
-		return true, nil
+		if held, epoch, err := r.lockSeen(ctx, s, r.Client); err == nil && held && epoch == r.Locks.Epoch {
+			return true, nil
+		}
+		switch held, epoch, err := r.lockSeen(ctx, s, r.APIReader); { // The cache may be behind our own write.
+		case err != nil:
+			return false, err
+		case held && epoch != r.Locks.Epoch:
+			return false, errFenced
+		}
 	}
 	holder, err := r.Locks.Acquire(ctx, s.clusterKey(), s.Owner(), lock.Operation(s.op), r.mayTakeOver)
 	if err != nil {
 		return false, err
 	}
 	if holder != lock.Operation(s.op) {
-		s.why = lockHeld(holder)
+		s.why, memory.entered = lockHeld(holder), false
 		setLock(s.op, metav1.ConditionFalse, v1alpha1.LockNotHeldReason)
+		if holder.Expires() {
+			s.comeBack(quietWait) // Nobody tells when it has expired.
+		}
 		return false, nil
 	}
 	memory.entered = true
 	r.observer.Invalidate(s.key)
 	return true, nil
+}
+
+// lockSeen is what a reader knows of the lock: whether the operation holds it, and for which process.
+func (r *Reconciler) lockSeen(ctx context.Context, s *scope, reader client.Reader) (held bool, epoch string, err error) {
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: s.op.Namespace, Name: lock.LeaseName(s.op.Spec.ClusterName)}
+	if err := reader.Get(ctx, key, lease); err != nil {
+		return false, "", client.IgnoreNotFound(err)
+	}
+	return lock.HolderOf(lease) == lock.Operation(s.op), lease.Annotations[v1alpha1.LockEpochAnnotation], nil
 }
 
 // adopt makes the operation belong to its Cluster, so that it is found, moved and collected with it.
@@ -318,7 +394,9 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) (done bool, err error)
 			op.Labels = map[string]string{}
 		}
 		op.Labels[clusterv1.ClusterNameLabel] = op.Spec.ClusterName
-		op.OwnerReferences = []metav1.OwnerReference{owner}
+		op.OwnerReferences = append(slices.DeleteFunc(op.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.APIVersion == owner.APIVersion && o.Kind == owner.Kind && o.Name == owner.Name // Of a Cluster that was made anew.
+		}), owner)
 	})
 }
 
@@ -341,7 +419,7 @@ func (r *Reconciler) mayTakeOver(ctx context.Context, holder lock.Holder) (bool,
 	if err := r.APIReader.Get(ctx, key, op); err != nil {
 		return client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err)
 	}
-	return op.Completed() || op.Annotations[v1alpha1.OperationIDAnnotation] != holder.OperationID, nil
+	return op.Completed() || lock.OperationID(op) != holder.OperationID, nil
 }
 
 // began writes down, outside of status, that the operation has begun: a status may be lost, in a move or a restore.

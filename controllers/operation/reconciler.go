@@ -8,6 +8,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,10 +109,7 @@ func New(ctx context.Context, options Options) *Reconciler {
 		}
 	}
 	r.observer = observe.New(ctx, options.Clock, options.Looks, wake)
-	r.tasks = NewTasks(ctx, options.Clock, func(key types.NamespacedName) {
-		r.observer.Invalidate(key)
-		wake(key)
-	})
+	r.tasks = NewTasks(ctx, options.Clock, r.observer.Invalidate, wake)
 	return r
 }
 
@@ -153,6 +151,7 @@ type scope struct {
 	waiting  []gate.Wait                          // Added to by units that wait.
 	working  []string                             // Added to by units in hand: what goes on with them.
 	settling bool                                 // Set by settle, while a unit is not at a safe point yet.
+	givingUp bool                                 // Set by deleted: failed units are given up as well.
 	claims   []string                             // Added to by claim: units whose task starts once status is written.
 	results  map[string]result                    // Set by collect.
 	wanted   map[string]bool                      // Added to by look and view.
@@ -171,6 +170,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s := &scope{key: req.NamespacedName, op: op.DeepCopy(), wanted: map[string]bool{}}
 	gone, err := r.advance(ctx, s)
+	if gone && err == nil {
+		r.forget(s.key)
+	}
 	if err != nil || gone {
 		return ctrl.Result{}, ignoreRaces(err)
 	}
@@ -227,15 +229,14 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 
 // identify gives a new operation its finalizer and its ID before anything else is done about it.
 func (r *Reconciler) identify(ctx context.Context, op *v1alpha1.TalosOperation) (done bool, err error) {
-	named := op.Annotations[v1alpha1.OperationIDAnnotation] != ""
+	id := cmp.Or(lock.OperationID(op), uuid.NewString())
+	named := op.Annotations[v1alpha1.OperationIDAnnotation] == id
 	if !op.DeletionTimestamp.IsZero() || (named && controllerutil.ContainsFinalizer(op, v1alpha1.TalosOperationFinalizer)) {
 		return false, nil
 	}
 	err = r.patchMetadata(ctx, op, func(op *v1alpha1.TalosOperation) {
 		controllerutil.AddFinalizer(op, v1alpha1.TalosOperationFinalizer)
-		if !named {
-			annotate(op, v1alpha1.OperationIDAnnotation, uuid.NewString())
-		}
+		annotate(op, v1alpha1.OperationIDAnnotation, id)
 	})
 	return true, err
 }
@@ -271,7 +272,9 @@ func (r *Reconciler) persist(ctx context.Context, read *v1alpha1.TalosOperation,
 		statusWrites.WithLabelValues(string(s.op.Spec.Kind)).Inc()
 		r.remember(s.key).written = s.op.DeepCopy()
 	}
-	r.tasks.drop(s.key, s.results)
+	for unit := range s.results {
+		r.tasks.drop(observe.Key{Object: s.key, Part: unit})
+	}
 	for _, unit := range s.claims {
 		r.start(s, unit)
 	}

@@ -19,8 +19,10 @@ import (
 // run works on the stage under way and goes on to the next ones as far as they are over already.
 func (r *Reconciler) run(s *scope) {
 	p, _ := s.executor.Plan(s.planFacts(r.Clock.Now()))
-	s.op.Status.Held = p.Held
 	s.stages = p.Stages
+	s.op.Status.Held = slices.DeleteFunc(slices.Clone(p.Held), func(name string) bool {
+		return s.unit(name).Phase == v1alpha1.UnitCompleted // Held while it was in hand.
+	})
 	for _, stage := range p.Stages {
 		if slices.Contains(s.op.Status.CompletedStages, stage.Name) {
 			continue
@@ -107,7 +109,10 @@ func (r *Reconciler) nextUnit(s *scope, stage plan.Stage) string {
 	if controlPlanes := plan.ControlPlanes(pending); controlPlanes > 0 || s.controlPlaneInHand(stage) {
 		return r.nextControlPlane(s, pending, inHand)
 	}
-	if len(pending) == 0 || inHand >= s.maxUnavailable() {
+	switch names := s.pending(stage); {
+	case len(pending) == 0 && len(names) > 0:
+		return names[0] // Its machine is gone, which has to be said.
+	case len(pending) == 0 || inHand >= s.maxUnavailable():
 		return ""
 	}
 	return plan.Order(pending, "")[0]
@@ -179,31 +184,32 @@ func (s *scope) over(stage plan.Stage) bool {
 	return len(s.pending(stage)) == 0 && len(s.inHand(stage)) == 0
 }
 
-// lastStageOf is the last stage that a unit is part of.
+// lastStageOf is the last stage that a unit is part of. One that the plan has dropped since it was begun with is part of all.
 func (s *scope) lastStageOf(name string) string {
-	last := ""
+	last, planned := "", false
 	for _, stage := range s.stages {
-		if slices.Contains(unitsOf(stage), name) {
-			last = stage.Name
+		if listed := slices.Contains(unitsOf(stage), name); listed || !planned {
+			last, planned = stage.Name, planned || listed
 		}
 	}
 	return last
 }
 
-// settle takes every unit in hand toward its nearest safe point, and says whether all are there. Failed units stay as they are.
+// settle takes every unit in hand toward its nearest safe point, and says whether all are there. Failed units stay as they are, unless
+// they are given up.
 func (r *Reconciler) settle(s *scope) bool {
 	p, _ := s.executor.Plan(s.planFacts(r.Clock.Now()))
 	s.stages = p.Stages
 	s.settling = true
 	for _, stage := range p.Stages {
 		for _, unit := range s.inHand(stage) {
-			if !isFailed(unit) {
+			if s.givingUp || !isFailed(unit) {
 				r.step(s, stage, unit, s.executor.Settle)
 			}
 		}
 	}
 	for _, stage := range p.Stages {
-		if slices.ContainsFunc(s.inHand(stage), func(u v1alpha1.UnitStatus) bool { return !isFailed(u) }) {
+		if slices.ContainsFunc(s.inHand(stage), func(u v1alpha1.UnitStatus) bool { return s.givingUp || !isFailed(u) }) {
 			return false
 		}
 	}
@@ -272,7 +278,7 @@ func (s *scope) maxUnavailable() int {
 // event records something when status is written.
 func (s *scope) event(reason, action, note string, args ...any) {
 	severity := corev1.EventTypeNormal
-	if reason == v1alpha1.StepFailedReason || reason == v1alpha1.RefusedReason {
+	if reason == v1alpha1.StepFailedReason || reason == v1alpha1.RefusedReason || reason == v1alpha1.GateOverriddenEvent {
 		severity = corev1.EventTypeWarning
 	}
 	op := s.op.DeepCopy()

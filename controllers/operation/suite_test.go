@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,6 +81,34 @@ type fleet struct {
 	addresses map[string]string // By node name.
 	executors map[v1alpha1.OperationKind]kind.Executor
 	deadlines map[v1alpha1.OperationStep]time.Duration
+	lease     flakyLease
+}
+
+// flakyLease is how guards read Leases: it can be made to fail.
+type flakyLease struct {
+	client.Reader
+
+	mu    sync.Mutex
+	fails int
+}
+
+// fail makes the next reads fail as those of an API server do whose etcd elects a leader.
+func (l *flakyLease) fail(times int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fails = times
+}
+
+// Get implements client.Reader.
+func (l *flakyLease) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	l.mu.Lock()
+	if l.fails > 0 {
+		l.fails--
+		l.mu.Unlock()
+		return apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
+	}
+	l.mu.Unlock()
+	return l.Reader.Get(ctx, key, object, options...)
 }
 
 // newFleet makes a target "c" with machines "c-<node>", all of them running oldVersion. cp1 leads etcd.
@@ -155,9 +184,10 @@ func (f *fleet) startHub() *hub {
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{f.namespace: {}}},
 	})
 	Expect(err).NotTo(HaveOccurred())
+	f.lease.Reader = mgr.GetAPIReader()
 	reconciler := operation.New(ctx, operation.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Executors: f.executors, Clock: clock.RealClock{}, Deadlines: f.deadlines,
-		Locks:    &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}},
+		Locks:    &lock.Locks{Client: mgr.GetClient(), Reader: &f.lease, Epoch: uuid.NewString(), Clock: clock.RealClock{}},
 		Viewer:   gate.Viewer{Talos: f.talos, Kube: f.kube},
 		Recorder: mgr.GetEventRecorder("ichor-hub"),
 		Looks:    observe.Options{Interval: 20 * time.Millisecond, Timeout: time.Second, AtOnce: 16},

@@ -36,8 +36,15 @@ func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 		return
 	}
 	machine := s.Machine(unit.Name)
-	if machine == nil && !stage.Whole {
+	switch {
+	case machine == nil && !stage.Whole:
 		s.fail(unit, kind.Action{Message: fmt.Sprintf("TalosMachine %q is gone", unit.Name)}, r.Clock.Now())
+		return
+	case unit.Step == "" && machine != nil && machine.Spec.Approval != v1alpha1.Approved:
+		s.waiting = append(s.waiting, gate.Wait{Gate: v1alpha1.MachineKnownGate, Message: fmt.Sprintf("machine %s is not approved (spec.approval)", unit.Name)})
+		return
+	case !s.settling && interrupted(unit) && declared.Repeat == kind.Safe:
+		r.claimAgain(s, unit, kind.Action{Step: unit.Step})
 		return
 	}
 	subject := kind.Unit{Status: unit, Machine: machine}
@@ -55,11 +62,12 @@ func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 
 // awaitCall goes on with a claim that has no outcome. Either its task is under way, or a process ended in the middle of the call.
 func (r *Reconciler) awaitCall(s *scope, unit v1alpha1.UnitStatus, declared kind.Step) {
-	switch key := (observe.Key{Object: s.key, Part: unit.Name}); {
-	case r.tasks.busy(key):
-		if s.settling && declared.Cancel {
-			r.tasks.cancel(key)
-		}
+	key := observe.Key{Object: s.key, Part: unit.Name}
+	switch trouble, busy := r.tasks.busy(key); {
+	case busy && s.settling && declared.Cancel:
+		r.tasks.cancel(key)
+	case busy:
+		s.sayLongWait(&unit, trouble, r.Clock.Now())
 	case declared.Repeat == kind.Safe && !(s.settling && declared.Cancel):
 		s.claims = append(s.claims, unit.Name)
 	default:
@@ -83,8 +91,16 @@ func (r *Reconciler) apply(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus,
 			s.waiting = append(s.waiting, wait) // However long: a gate has no deadline.
 			return
 		}
+		if action.Step == unit.Step {
+			r.claimAgain(s, unit, action)
+			return
+		}
 		s.claim(unit, action, now)
 	case kind.Done:
+		if s.givingUp {
+			s.park(unit, now)
+			return
+		}
 		s.finish(unit, stage, now)
 	case kind.Park:
 		s.park(unit, now)
@@ -104,7 +120,8 @@ func (r *Reconciler) gate(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 		return gate.Wait{Gate: v1alpha1.StartingReason, Message: "looking at the target"}
 	}
 	return gate.Check(gate.Input{
-		Cluster: s.Cluster, Machines: s.Approved(), Machine: s.Machine(unit.Name), View: view,
+		Entering: entering,
+		Cluster:  s.Cluster, Machines: s.Approved(), Machine: s.Machine(unit.Name), View: view,
 		Away: s.away(stage), MaxUnavailable: s.maxUnavailable(),
 	})
 }
@@ -126,17 +143,48 @@ func (r *Reconciler) wait(s *scope, unit v1alpha1.UnitStatus, action kind.Action
 // timeout fails a unit whose step has been waiting beyond its deadline, says what a long wait is for, and comes back in time.
 func (r *Reconciler) timeout(s *scope, unit v1alpha1.UnitStatus, waitingFor string, now time.Time) {
 	waited, deadline := now.Sub(unit.StepStartTime.Time), s.steps[unit.Step].Timeout
-	switch {
-	case deadline > 0 && waited >= deadline:
+	if deadline > 0 && waited >= deadline {
 		s.fail(unit, kind.Action{Message: fmt.Sprintf("%s not over within %s: %s", unit.Step, deadline, waitingFor)}, now)
 		return
-	case waited >= quietWait && unit.Message != shorten(waitingFor):
-		unit.Message = shorten(waitingFor)
-		s.put(unit)
-	case waited < quietWait:
-		deadline = quietWait
 	}
 	s.comeBack(deadline - waited)
+	s.sayLongWait(&unit, waitingFor, now)
+}
+
+// sayLongWait says what a unit waits for once it has waited for long, and comes back to say so.
+func (s *scope) sayLongWait(unit *v1alpha1.UnitStatus, waitingFor string, now time.Time) {
+	if waited := now.Sub(unit.StepStartTime.Time); waited < quietWait {
+		s.comeBack(quietWait - waited)
+		return
+	}
+	if message := shorten(waitingFor); unit.Message != message {
+		unit.Message = message
+		s.put(*unit)
+	}
+	s.comeBack(quietWait)
+}
+
+// claimAgain claims the step under way once more, after a while and within its deadline.
+func (r *Reconciler) claimAgain(s *scope, unit v1alpha1.UnitStatus, action kind.Action) {
+	now := r.Clock.Now()
+	began, deadline := unit.StepStartTime, s.steps[unit.Step].Timeout
+	switch early := retryMost - now.Sub(unit.Outcome.Time.Time); {
+	case now.Sub(began.Time) >= deadline:
+		s.fail(unit, kind.Action{Message: fmt.Sprintf("%s not over within %s: %s", unit.Step, deadline, unit.Outcome.Message)}, now)
+	case early > 0:
+		s.comeBack(early)
+		s.work(unit)
+	default:
+		s.claim(unit, action, now)
+		again := s.unit(unit.Name)
+		again.StepStartTime = began
+		s.put(again)
+	}
+}
+
+// interrupted says whether the call of the unit's step was told to end, or kept from being made.
+func interrupted(unit v1alpha1.UnitStatus) bool {
+	return unit.Outcome != nil && unit.Outcome.Class == v1alpha1.ErrorInterrupted && unit.FailureTime.IsZero()
 }
 
 func (s *scope) comeBack(in time.Duration) {
@@ -193,7 +241,7 @@ func (s *scope) finish(unit v1alpha1.UnitStatus, stage plan.Stage, now time.Time
 func (s *scope) park(unit v1alpha1.UnitStatus, now time.Time) {
 	leave(&unit, now)
 	unit.Stage, unit.Step, unit.Outcome, unit.Message, unit.StepStartTime = unit.CompletedStage, "", nil, "", metav1.Time{}
-	unit.PreRebootBootID = ""
+	unit.PreRebootBootID, unit.FailureTime, unit.RetryStep = "", metav1.Time{}, ""
 	s.put(unit)
 }
 
@@ -222,8 +270,8 @@ func (r *Reconciler) start(s *scope, name string) {
 		do: func(ctx context.Context) (kind.Outcome, error) {
 			return executor.Do(ctx, scope, unit, unit.Status.Step)
 		},
-		undo: func(ctx context.Context) error {
-			return executor.Undo(ctx, scope, unit, unit.Status.Step)
+		undo: func(ctx context.Context, cause error) error {
+			return executor.Undo(ctx, scope, unit, unit.Status.Step, cause)
 		},
 	})
 }

@@ -43,6 +43,9 @@ type Objection struct {
 	// Message says what is wrong and what is allowed.
 	Message string
 
+	// Help says what to do about it, where that is not plain.
+	Help string
+
 	// Overridable objections are about what nobody has tested, not about what cannot work.
 	Overridable bool
 }
@@ -69,8 +72,8 @@ func TalosUpgrade(from, to string) (*Objection, error) {
 	switch newest := newestKnown(); {
 	case len(toVersion.Pre) > 0:
 		return &Objection{Message: fmt.Sprintf("%s is not a final version", to)}, nil
-	case toVersion.Major > newest.Major || toVersion.Minor > newest.Minor:
-		return &Objection{Message: fmt.Sprintf("this hub knows Talos up to v%d.%d, and not %s: upgrade the hub first", newest.Major, newest.Minor, to)}, nil
+	case toVersion.Major > newest.Major || (toVersion.Major == newest.Major && toVersion.Minor > newest.Minor):
+		return &Objection{Message: fmt.Sprintf("this hub knows Talos up to v%d.%d, and not %s", newest.Major, newest.Minor, to), Help: "upgrade the hub first"}, nil
 	case toVersion.LT(fromVersion):
 		return &Objection{Message: fmt.Sprintf("%s is older than the running %s: a downgrade is no upgrade", to, from)}, nil
 	}

@@ -139,7 +139,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	options := controller.Options{MaxConcurrentReconciles: workers}
 
 	clusters := cluster.New(ctx, cluster.Options{
-		Client: mgr.GetClient(), Credentials: store, Talos: talosPool, Kube: kubePool, Clock: clock.RealClock{},
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Credentials: store, Talos: talosPool, Kube: kubePool, Clock: clock.RealClock{},
 		Forgetters: []cluster.Forgetter{talosPool, kubePool}, Probes: orDefault(o.Probes),
 	})
 	if err := clusters.SetupWithManager(mgr, options); err != nil {

@@ -92,6 +92,9 @@ func (s *Service) write(ctx context.Context, in Import, endpoint v1alpha1.APIEnd
 		return nil, err
 	}
 	talosCluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
+	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(talosCluster), talosCluster); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading TalosCluster %s/%s: %w", in.Namespace, in.Name, err)
+	}
 	for _, secret := range []struct {
 		name, key string
 		kind      corev1.SecretType
@@ -115,7 +118,7 @@ func (s *Service) write(ctx context.Context, in Import, endpoint v1alpha1.APIEnd
 			metav1.SetMetaDataAnnotation(&talosCluster.ObjectMeta, v1alpha1.OwnerIDAnnotation, uuid.NewString())
 		}
 		talosCluster.Spec.ControlPlaneEndpoint = &endpoint
-		if in.TalosContext != "" {
+		if in.TalosContext != "" || talosCluster.TalosconfigContext() != "" { // What was checked is what is used from now on.
 			access := ptr.Deref(talosCluster.Spec.Access, v1alpha1.AccessSpec{})
 			access.TalosconfigContext = in.TalosContext
 			talosCluster.Spec.Access = &access
@@ -150,7 +153,8 @@ func (s *Service) ensureCluster(ctx context.Context, in Import, endpoint v1alpha
 // takeCluster takes the Cluster that an earlier import made, and brings its endpoint up to date.
 func (s *Service) takeCluster(ctx context.Context, cluster *clusterv1.Cluster, endpoint v1alpha1.APIEndpoint) (*clusterv1.Cluster, error) {
 	if ref := cluster.Spec.InfrastructureRef; ref != infrastructure(cluster.Name) {
-		return nil, fmt.Errorf("there is a Cluster %s/%s already, and it belongs to infrastructure %q: choose another name", cluster.Namespace, cluster.Name, ref.Kind)
+		return nil, fmt.Errorf("there is a Cluster %s/%s already, and its infrastructure is %q and not %q: choose another name",
+			cluster.Namespace, cluster.Name, ref.APIGroup+" "+ref.Kind+" "+ref.Name, "ichor.maesh.dev TalosCluster "+cluster.Name)
 	}
 	patched := cluster.DeepCopy()
 	patched.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint.Host, Port: endpoint.Port}

@@ -5,6 +5,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	talosplan "ichor.maesh.dev/hub/controllers/operation/kind/talos/plan"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/controllers/targets"
 	"ichor.maesh.dev/hub/controllers/versions"
@@ -57,7 +59,7 @@ func (s *Service) PlanTalosUpgrade(ctx context.Context, cluster client.ObjectKey
 	if err != nil {
 		return nil, err
 	}
-	target := targets.Declared(facts.Cluster)
+	target := planners[v1alpha1.TalosKind].Narrow(targets.Declared(facts.Cluster))
 	target.TalosVersion = normal
 	return s.plan(facts, target, v1alpha1.TalosOperationSpec{
 		ClusterName: cluster.Name, Kind: v1alpha1.TalosKind, MaxUnavailable: maxUnavailable, ExpectedTarget: &target,
@@ -70,7 +72,7 @@ func (s *Service) PlanReboot(ctx context.Context, machine *v1alpha1.TalosMachine
 	if err != nil {
 		return nil, err
 	}
-	return s.plan(facts, targets.Declared(facts.Cluster), v1alpha1.TalosOperationSpec{
+	return s.plan(facts, v1alpha1.OperationTarget{}, v1alpha1.TalosOperationSpec{
 		ClusterName: machine.Spec.ClusterName, Kind: v1alpha1.NodeKind,
 		Node: &v1alpha1.NodeParameters{Machine: machine.Name, Action: v1alpha1.RebootAction, RebootMode: mode},
 	}), nil
@@ -90,14 +92,10 @@ func (s *Start) AtTarget() bool {
 	if s.Spec.Kind != v1alpha1.TalosKind || s.Facts.Cluster.Spec.TalosVersion != s.Plan.Target.TalosVersion {
 		return false
 	}
-	for _, machine := range s.Facts.Approved() {
-		schematic := s.Plan.Target.SchematicID
-		if machine.Held() || (machine.Status.TalosVersion == s.Plan.Target.TalosVersion && (schematic == "" || schematic == machine.Status.SchematicID)) {
-			continue
-		}
-		return false
-	}
-	return len(s.Facts.Approved()) > 0
+	taken, _ := plan.SplitHeld(s.Facts.Approved())
+	return len(taken) > 0 && !slices.ContainsFunc(taken, func(m *v1alpha1.TalosMachine) bool {
+		return !talosplan.AtTarget(m.Status.TalosVersion, m.Status.SchematicID, s.Plan.Target)
+	})
 }
 
 // Create starts what was planned: the spec of the target first, then the operation. Whatever speaks against it is said before

@@ -18,6 +18,9 @@ type Func func(context.Context) error
 // ErrNotAllowed is wrapped by every refusal of a guard.
 var ErrNotAllowed = errors.New("the change was not made")
 
+// ErrUndecided is wrapped by what a guard returns when it could not find out. The change is not made, and may be tried again.
+var ErrUndecided = errors.New("whether the change is allowed is not known")
+
 type contextKey struct{}
 
 // With returns a context in which changing calls are allowed while f says so.
@@ -31,7 +34,10 @@ func Check(ctx context.Context, call string) error {
 	if f == nil {
 		return fmt.Errorf("%s: %w: no guard was given", call, ErrNotAllowed)
 	}
-	if err := f(ctx); err != nil {
+	switch err := f(ctx); {
+	case errors.Is(err, ErrUndecided):
+		return fmt.Errorf("%s: %w", call, err)
+	case err != nil:
 		return fmt.Errorf("%s: %w: %w", call, ErrNotAllowed, err)
 	}
 	return nil

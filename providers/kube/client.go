@@ -3,24 +3,26 @@
 package kube
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/kubectl/pkg/drain"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/providers/guard"
+	"ichor.maesh.dev/hub/providers/progress"
 )
 
 // connection implements Reader and Writer with one clientset.
@@ -29,9 +31,18 @@ type connection struct {
 	guard   guard.Func
 }
 
-func (c *connection) Version(context.Context) (string, error) {
-	info, err := c.clients.Discovery().ServerVersion()
+// version asks the API server who it is. The discovery client would not heed ctx.
+func (c *connection) version(ctx context.Context) ([]byte, error) {
+	return c.clients.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+}
+
+func (c *connection) Version(ctx context.Context) (string, error) {
+	data, err := c.version(ctx)
 	if err != nil {
+		return "", fmt.Errorf("reading the version of the API server: %w", err)
+	}
+	var info version.Info
+	if err := json.Unmarshal(data, &info); err != nil {
 		return "", fmt.Errorf("reading the version of the API server: %w", err)
 	}
 	return info.GitVersion, nil
@@ -116,13 +127,13 @@ func (c *connection) Drain(ctx context.Context, node string) error {
 	ctx, stop := context.WithCancel(guard.With(ctx, c.guard))
 	defer stop()
 	evictor := &evictor{Interface: c.clients, stop: stop}
-	var trouble bytes.Buffer
-	err := drain.RunNodeDrain(drainHelper(ctx, evictor, &trouble), node)
+	trouble := &lastWords{ctx: ctx}
+	err := drain.RunNodeDrain(drainHelper(ctx, evictor, trouble), node)
 	if refused := evictor.refusal(); refused != nil {
 		return fmt.Errorf("draining node %s: %w", node, refused)
 	}
 	if err != nil {
-		return fmt.Errorf("draining node %s: %w%s", node, err, lastLine(trouble.String()))
+		return fmt.Errorf("draining node %s: %w%s", node, err, trouble)
 	}
 	return nil
 }
@@ -152,11 +163,32 @@ func drainTimeout(ctx context.Context) time.Duration {
 	return left - left/20
 }
 
-// lastLine is the last thing that the drain said, for the error.
-func lastLine(output string) string {
-	lines := strings.Split(strings.TrimSpace(output), "\n")
+// lastWords keeps the last thing that a drain said, for the error, and reports it while the drain goes on.
+type lastWords struct {
+	ctx context.Context //nolint:containedctx // Of the one drain that it belongs to.
+
+	mu   sync.Mutex
+	line string
+}
+
+// Write implements io.Writer.
+func (w *lastWords) Write(p []byte) (int, error) {
+	lines := strings.Split(strings.TrimSpace(string(p)), "\n")
 	if last := lines[len(lines)-1]; last != "" {
-		return " (" + last + ")"
+		w.mu.Lock()
+		w.line = last
+		w.mu.Unlock()
+		progress.Report(w.ctx, last)
 	}
-	return ""
+	return len(p), nil
+}
+
+// String is the last thing in parentheses, or nothing.
+func (w *lastWords) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.line == "" {
+		return ""
+	}
+	return " (" + w.line + ")"
 }

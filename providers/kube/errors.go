@@ -4,6 +4,7 @@ package kube
 
 import (
 	"errors"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -30,6 +31,8 @@ func Trouble(err error) string {
 	switch {
 	case errors.As(err, &status):
 		return status.Status().Message
+	case strings.Contains(err.Error(), "certificate"): // Words of crypto/tls: expired, unknown authority, bad certificate.
+		return "the TLS certificate is not accepted, by the hub or by the server"
 	case errors.Is(err, credentials.ErrMissing) || errors.Is(err, credentials.ErrInvalid):
 		return err.Error()
 	}

@@ -25,7 +25,7 @@ func Classify(err error) v1alpha1.ErrorClass {
 	switch {
 	case errors.Is(err, guard.ErrNotAllowed):
 		return v1alpha1.ErrorInterrupted
-	case errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, guard.ErrUndecided), errors.Is(err, io.ErrUnexpectedEOF):
 		return v1alpha1.ErrorRetryable
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		return v1alpha1.ErrorRetryable
@@ -41,6 +41,15 @@ func Classify(err error) v1alpha1.ErrorClass {
 	return v1alpha1.ErrorPermanent
 }
 
+// Refused says whether the machine answered and certainly did not do what it was asked.
+func Refused(err error) bool {
+	switch status.Code(err) { //nolint:exhaustive // For the others nobody knows.
+	case codes.InvalidArgument, codes.Unimplemented, codes.PermissionDenied, codes.FailedPrecondition, codes.Unauthenticated:
+		return true
+	}
+	return false
+}
+
 // IsStatus says whether an error is an answer of the Talos API, or of the way to it.
 func IsStatus(err error) bool {
 	_, ok := status.FromError(err)
@@ -52,6 +61,8 @@ func Trouble(err error) string {
 	switch s, ok := status.FromError(err); {
 	case !ok:
 		return err.Error()
+	case strings.Contains(s.Message(), "certificate"): // Words of crypto/tls: expired, unknown authority, bad certificate.
+		return "the TLS certificate is not accepted, by the hub or by the machine"
 	case s.Code() == codes.Unavailable || s.Code() == codes.DeadlineExceeded || s.Code() == codes.Canceled:
 		return "no answer"
 	default:

@@ -53,6 +53,9 @@ type Input struct {
 	// Machine is the one that is meant to go away.
 	Machine *v1alpha1.TalosMachine
 
+	// Entering is set when the machine is about to be begun with, and not when it is about to be rebooted.
+	Entering bool
+
 	// View is what the target looks like now.
 	View View
 
@@ -213,9 +216,10 @@ func controlPlanesReady(in Input) string {
 	return ""
 }
 
-// workersWithinTheBudget counts every worker that is away, whoever took it away. The chosen machine does not count against itself.
+// workersWithinTheBudget counts every worker that is away, whoever took it away. The chosen machine does not count against itself, and
+// one that is drained is away already: keeping it from its reboot would help nobody.
 func workersWithinTheBudget(in Input) string {
-	if in.Machine.Spec.Role != v1alpha1.WorkerRole {
+	if in.Machine.Spec.Role != v1alpha1.WorkerRole || !in.Entering {
 		return ""
 	}
 	var away []string

@@ -31,14 +31,16 @@ type Executor interface {
 	// Next decides what comes next for a unit. It is pure.
 	Next(scope Scope, unit Unit, seen Observation) Action
 
-	// Settle decides the way of a unit to its nearest safe point. It is pure, and returns Park when the unit is there.
+	// Settle decides the way of a unit to its nearest safe point. It is pure, and returns Park when the unit is there. A unit that has
+	// failed is given up: what the operation left on the target goes, and nothing else is done.
 	Settle(scope Scope, unit Unit, seen Observation) Action
 
 	// Do makes the one call that a step names. The status of the unit holds the claim.
 	Do(ctx context.Context, scope Scope, unit Unit, step v1alpha1.OperationStep) (Outcome, error)
 
 	// Undo takes back what a step whose call has failed for good left on the target, where that is before the point of no return.
-	Undo(ctx context.Context, scope Scope, unit Unit, step v1alpha1.OperationStep) error
+	// cause is what the call failed of.
+	Undo(ctx context.Context, scope Scope, unit Unit, step v1alpha1.OperationStep, cause error) error
 
 	// Classify says what an error of Do means.
 	Classify(err error) v1alpha1.ErrorClass

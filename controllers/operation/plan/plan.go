@@ -16,6 +16,9 @@ type Planner interface {
 	// Traits are what is special about the kind.
 	Traits(v1alpha1.TalosOperationSpec) Traits
 
+	// Narrow leaves of a target what operations of the kind bring about.
+	Narrow(v1alpha1.OperationTarget) v1alpha1.OperationTarget
+
 	// Plan says what would be done, and what speaks against it. It is pure.
 	Plan(Facts) (Plan, []Refusal)
 }
@@ -77,6 +80,9 @@ type Plan struct {
 	Stages   []Stage
 	Held     []string
 	Warnings []string
+
+	// Overridden are refusals that spec.overrides bypasses.
+	Overridden []Refusal
 }
 
 // Stage is a part of an operation that is over on all its units before the next begins.

@@ -36,11 +36,17 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 	if seen.TalosTrouble != "" {
 		return kind.Unreachable(unit, seen.TalosTrouble)
 	}
+	if bad := reboot.CheckIdentity(unit, seen); bad != nil {
+		return *bad
+	}
 	return reboot.Begin(scope, unit, seen)
 }
 
 // Settle implements kind.Executor.
 func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	if !unit.Status.FailureTime.IsZero() {
+		return reboot.GiveUp(scope, unit, seen)
+	}
 	return reboot.Settle(scope, unit, seen, same)
 }
 

@@ -49,14 +49,20 @@ func leads(seen kind.Observation) bool {
 // drainOrReboot skips the drain of a cluster of one machine: its pods have nowhere to go.
 func drainOrReboot(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	if scope.Machines == 1 {
-		return askForReboot(unit, seen)
+		return askForReboot(scope, unit, seen)
 	}
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.DrainingStep}
 }
 
-func askForReboot(unit kind.Unit, seen kind.Observation) kind.Action {
-	if seen.TalosTrouble != "" {
+// askForReboot asks only for a machine that is cordoned, whoever took the cordon off meanwhile.
+func askForReboot(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	switch {
+	case seen.TalosTrouble != "":
 		return kind.Unreachable(unit, seen.TalosTrouble)
+	case scope.Machines > 1 && seen.NodeTrouble != "":
+		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.TargetReachableGate, Message: "the Kubernetes API of the cluster cannot be read: " + seen.NodeTrouble}
+	case scope.Machines > 1 && seen.Node != nil && !seen.Node.Unschedulable:
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.DrainingStep}
 	}
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.RebootingStep, PreRebootBootID: seen.Talos.BootID}
 }
@@ -76,7 +82,7 @@ func Next(scope kind.Scope, unit kind.Unit, seen kind.Observation, proof Proof) 
 	case step == v1alpha1.ForfeitingStep:
 		return drainOrReboot(scope, unit, seen)
 	case step == v1alpha1.DrainingStep:
-		return askForReboot(unit, seen)
+		return askForReboot(scope, unit, seen)
 	}
 	return uncordoned(unit)
 }
@@ -98,7 +104,7 @@ func rebooting(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Act
 	case unit.Failed() && unit.Status.Outcome.Class == v1alpha1.ErrorPermanent:
 		return kind.FailStep(unit, retryOfReboot(scope)) // The cordon is off; see Undo.
 	case unit.Failed() && visible && seen.Talos.Stage != talos.StageRebooting:
-		return askForReboot(unit, seen)
+		return askForReboot(scope, unit, seen)
 	}
 	return kind.Action{Verdict: kind.Wait, Message: "waiting for another boot ID"}
 }
@@ -185,7 +191,14 @@ func Settle(scope kind.Scope, unit kind.Unit, seen kind.Observation, proof Proof
 	case v1alpha1.RebootingStep, v1alpha1.VerifyingStep, v1alpha1.UncordoningStep:
 		return Next(scope, unit, seen, proof)
 	}
+	return GiveUp(scope, unit, seen)
+}
+
+// GiveUp takes the operation's own cordon off, if it is on and can be taken off.
+func GiveUp(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	switch {
+	case unit.Status.Step == v1alpha1.UncordoningStep:
+		return kind.Action{Verdict: kind.Park} // Whether it worked or not, it was tried.
 	case seen.NodeTrouble != "":
 		return kind.Action{Verdict: kind.Wait, Message: "waiting for the Kubernetes API, to take the cordon off: " + seen.NodeTrouble}
 	case seen.Node != nil && seen.Node.CordonedBy == scope.Owner:
@@ -253,8 +266,8 @@ func (s Sequence) reboot(ctx context.Context, scope kind.Scope, unit kind.Unit) 
 	if err != nil {
 		return err
 	}
-	if facts.BootID != unit.Status.PreRebootBootID {
-		return nil // It has rebooted since the claim, which is what was wanted.
+	if facts.BootID != unit.Status.PreRebootBootID || facts.Stage == talos.StageRebooting {
+		return nil // It has rebooted since the claim, or is about to: an earlier request arrived.
 	}
 	mode := v1alpha1.RebootModeDefault
 	if scope.Spec.Node != nil && scope.Spec.Node.RebootMode != "" {
@@ -271,12 +284,15 @@ func (s Sequence) uncordon(ctx context.Context, scope kind.Scope, unit kind.Unit
 	return writer.Uncordon(ctx, unit.Machine.Status.NodeName, scope.Owner)
 }
 
-// Undo takes the cordon off after a step before the reboot has failed: the machine stays, and so may its pods.
-func (s Sequence) Undo(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep) error {
-	if step != v1alpha1.DrainingStep && step != v1alpha1.RebootingStep {
-		return nil
+// Undo takes the cordon off after a step before the reboot has failed: the machine stays, and so may its pods. After a request for a
+// reboot of which nobody knows whether it was heard, the cordon stays.
+func (s Sequence) Undo(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep, cause error) error {
+	var identity *IdentityError
+	switch {
+	case step == v1alpha1.DrainingStep, step == v1alpha1.RebootingStep && (talos.Refused(cause) || errors.As(cause, &identity)):
+		return s.uncordon(ctx, scope, unit)
 	}
-	return s.uncordon(ctx, scope, unit)
+	return nil
 }
 
 // Classify says what an error of Do means.

@@ -42,7 +42,7 @@ func New(t talos.Provider, k kube.Provider, factory string) *Executor {
 func (e *Executor) Steps() []kind.Step {
 	return append([]kind.Step{
 		{Name: v1alpha1.PullingStep, Repeat: kind.Safe, Blind: true, Cancel: true, Timeout: callTimeout},
-		{Name: v1alpha1.InstallingStep, Repeat: kind.Safe, Unsafe: true, Timeout: callTimeout},
+		{Name: v1alpha1.InstallingStep, Repeat: kind.Safe, Gated: true, Unsafe: true, Timeout: callTimeout},
 	}, installed(reboot.Steps())...)
 }
 
@@ -63,6 +63,8 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 	switch step := unit.Status.Step; {
 	case step == "":
 		return begin(scope, unit, seen)
+	case step == v1alpha1.PullingStep && !unit.Failed() && unit.Status.Stage == talosplan.UpgradeStage:
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.InstallingStep}
 	case step == v1alpha1.PullingStep && !unit.Failed():
 		return kind.Action{Verdict: kind.Done}
 	case step == v1alpha1.InstallingStep && !unit.Failed():
@@ -76,6 +78,9 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 func begin(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	if seen.TalosTrouble != "" {
 		return kind.Unreachable(unit, seen.TalosTrouble)
+	}
+	if bad := reboot.CheckIdentity(unit, seen); bad != nil {
+		return *bad
 	}
 	running, name := seen.Talos, unit.Status.Name
 	if talosplan.AtTarget(running.Version, running.SchematicID, scope.Target) {
@@ -93,7 +98,7 @@ func begin(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action 
 	if scope.Target.SchematicID == "" && running.SchematicID == "" {
 		return kind.Action{Verdict: kind.Fail, Message: name + " does not tell its schematic: set spec.schematicID of the TalosCluster"}
 	}
-	if unit.Status.Stage == talosplan.PullStage {
+	if unit.Status.Stage == talosplan.PullStage || unit.Status.ResolvedImage == "" { // It may have come too late for the first stage.
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.PullingStep}
 	}
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.InstallingStep}
@@ -147,8 +152,10 @@ func schematicOf(image string) string {
 
 // Settle implements kind.Executor: an installed system is on the way to the next boot, so only completion is safe.
 func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
-	switch unit.Status.Step {
-	case "", v1alpha1.PullingStep:
+	switch step := unit.Status.Step; {
+	case !unit.Status.FailureTime.IsZero():
+		return reboot.GiveUp(scope, unit, seen)
+	case step == "", step == v1alpha1.PullingStep:
 		return kind.Action{Verdict: kind.Park}
 	}
 	return e.Next(scope, unit, seen)
@@ -201,6 +208,9 @@ func (e *Executor) install(ctx context.Context, scope kind.Scope, unit kind.Unit
 	if err != nil {
 		return kind.Outcome{}, err
 	}
+	if unit.Status.ResolvedImage == "" {
+		return kind.Outcome{}, errNoImage
+	}
 	code, err := writer.InstallImage(ctx, unit.Machine.Spec.Address, unit.Status.ResolvedImage)
 	if err != nil {
 		return kind.Outcome{}, err
@@ -210,6 +220,9 @@ func (e *Executor) install(ctx context.Context, scope kind.Scope, unit kind.Unit
 	}
 	return kind.Outcome{ExitCode: &code}, nil
 }
+
+// errNoImage means that status lost the name of the image that the machine pulled.
+var errNoImage = errors.New("it is not known which image the machine has pulled")
 
 // InstallerError means that the installer ended with an exit code other than 0. The machine still boots what it booted before.
 type InstallerError struct{ ExitCode int32 }

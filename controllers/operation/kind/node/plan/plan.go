@@ -19,6 +19,11 @@ type Planner struct{}
 // Traits implements plan.Planner. A person named the machine, so a hold does not keep it from them.
 func (Planner) Traits(v1alpha1.TalosOperationSpec) plan.Traits { return plan.Traits{} }
 
+// Narrow implements plan.Planner: a reboot brings a cluster nowhere else.
+func (Planner) Narrow(v1alpha1.OperationTarget) v1alpha1.OperationTarget {
+	return v1alpha1.OperationTarget{}
+}
+
 // Plan implements plan.Planner.
 func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 	p := plan.Plan{

@@ -4,8 +4,8 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
@@ -31,6 +31,7 @@ func (Planner) Traits(v1alpha1.TalosOperationSpec) plan.Traits { return plan.Tra
 func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 	taken, held := plan.SplitHeld(facts.Approved())
 	order := plan.Order(taken, facts.Cluster.Status.EtcdLeader)
+	refused, overridden := refusals(facts, taken)
 	p := plan.Plan{
 		Target: facts.Target,
 		Effect: plan.EffectReboot,
@@ -39,9 +40,15 @@ func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 			{Name: PullStage, Machines: order, Batch: plan.Batch{Parallel: pullsAtOnce}},
 			{Name: UpgradeStage, Machines: order, Batch: plan.Batch{Tiered: true}, Disruptive: true},
 		},
-		Warnings: warnings(facts, taken),
+		Warnings:   warnings(facts, taken),
+		Overridden: overridden,
 	}
-	return p, refusals(facts, taken)
+	return p, refused
+}
+
+// Narrow implements plan.Planner.
+func (Planner) Narrow(t v1alpha1.OperationTarget) v1alpha1.OperationTarget {
+	return v1alpha1.OperationTarget{TalosVersion: t.TalosVersion, SchematicID: t.SchematicID}
 }
 
 func warnings(facts plan.Facts, taken []*v1alpha1.TalosMachine) []string {
@@ -52,30 +59,35 @@ func warnings(facts plan.Facts, taken []*v1alpha1.TalosMachine) []string {
 	return list
 }
 
-func refusals(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Refusal {
+func refusals(facts plan.Facts, taken []*v1alpha1.TalosMachine) (refused, overridden []plan.Refusal) {
 	if facts.Target.TalosVersion == "" {
 		return []plan.Refusal{{
 			Gate:    v1alpha1.TargetDeclaredGate,
 			Message: fmt.Sprintf("TalosCluster %s declares no talosVersion", facts.Cluster.Name),
 			Help:    fmt.Sprintf("ichor upgrade talos VERSION --cluster %s", facts.Cluster.Name),
-		}}
+		}}, nil
 	}
 	if len(facts.Approved()) == 0 {
 		return []plan.Refusal{{
 			Gate:    v1alpha1.MachineKnownGate,
 			Message: fmt.Sprintf("cluster %s has no approved machine", facts.Cluster.Name),
 			Help:    fmt.Sprintf("see what keeps them from being found: ichor cluster get %s", facts.Cluster.Name),
-		}}
+		}}, nil
 	}
-	var list []plan.Refusal
 	for _, check := range []func(plan.Facts, []*v1alpha1.TalosMachine) []plan.Refusal{
 		quorum,        // Two members lose their quorum with either of them.
 		machineByOne,  // Each machine must be able to go where the target is.
 		kubernetesFit, // What runs there must run on the new Talos.
 	} {
-		list = append(list, check(facts, taken)...)
+		for _, r := range check(facts, taken) {
+			if r.Overridable && facts.Overridden(r.Gate) {
+				overridden = append(overridden, r)
+			} else {
+				refused = append(refused, r)
+			}
+		}
 	}
-	return slices.DeleteFunc(list, func(r plan.Refusal) bool { return r.Overridable && facts.Overridden(r.Gate) })
+	return refused, overridden
 }
 
 func quorum(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Refusal {
@@ -155,7 +167,7 @@ func PathObjection(machine, running string, target v1alpha1.OperationTarget) *pl
 	}
 	return &plan.Refusal{
 		Gate: v1alpha1.TalosVersionPathGate, Message: machine + ": " + objection.Message, Overridable: objection.Overridable,
-		Help: "choose a version that follows the running one",
+		Help: cmp.Or(objection.Help, "choose a version that follows the running one"),
 	}
 }
 
