@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/providers/guard"
 )
 
 var (
@@ -198,6 +199,37 @@ func TestTheLabelComesBack(t *testing.T) {
 	}
 }
 
+// The Lease belongs to the Cluster, beside what else it belongs to.
+func TestOtherOwnersStay(t *testing.T) {
+	other := metav1.OwnerReference{APIVersion: "example.org/v1", Kind: "Fleet", Name: "f", UID: "u9"}
+	for name, row := range map[string]struct {
+		before []metav1.OwnerReference
+		next   func(*world)
+		want   []metav1.OwnerReference
+	}{
+		"when it is taken over": {[]metav1.OwnerReference{other}, func(w *world) { w.acquire(second, always) }, []metav1.OwnerReference{other, belongs}},
+		"when it has both":      {[]metav1.OwnerReference{belongs, other}, func(w *world) { w.acquire(second, always) }, []metav1.OwnerReference{belongs, other}},
+		"when it has none":      {nil, func(w *world) { w.acquire(second, always) }, []metav1.OwnerReference{belongs}},
+		"when another process enters": {[]metav1.OwnerReference{other}, func(w *world) {
+			w.Epoch = "epoch-2"
+			w.acquire(first, never)
+		}, []metav1.OwnerReference{other, belongs}},
+		"when it is given back": {[]metav1.OwnerReference{other}, func(w *world) {
+			w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
+		}, []metav1.OwnerReference{other}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.acquire(first, never)
+			lease := w.lease()
+			lease.OwnerReferences = row.before
+			w.g.Expect(w.Client.Update(w.ctx, lease)).To(Succeed())
+			row.next(w)
+			w.g.Expect(w.lease().OwnerReferences).To(Equal(row.want))
+		})
+	}
+}
+
 func TestRelease(t *testing.T) {
 	t.Run("lets the next one in", func(t *testing.T) {
 		w := newWorld(t)
@@ -277,7 +309,7 @@ func TestAcquireDoesNotGuess(t *testing.T) {
 	broken := errors.New("no answer")
 	_, err := w.Acquire(w.ctx, cluster, belongs, second, func(context.Context, Holder) (bool, error) { return true, broken })
 	w.g.Expect(err).To(MatchError(broken))
-	w.g.Expect(err).To(MatchError(ContainSubstring(`asking whether TalosOperation "default/first" still needs the lock of cluster default/c1`)))
+	w.g.Expect(err).To(MatchError(ContainSubstring(`asking whether TalosOperation "default/first" still needs the lock default/c1-ichor-lock`)))
 	w.g.Expect(HolderOf(w.lease())).To(Equal(first))
 }
 
@@ -299,7 +331,7 @@ func TestGuard(t *testing.T) {
 			w.Reader = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 				return errors.New("no answer")
 			}})
-		}, "reading the lock of cluster default/c1: no answer"},
+		}, "whether the change is allowed is not known: reading the lock of cluster default/c1: no answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -310,7 +342,9 @@ func TestGuard(t *testing.T) {
 				w.g.Expect(check(w.ctx)).To(Succeed())
 				return
 			}
-			w.g.Expect(check(w.ctx)).To(MatchError(row.err))
+			err := check(w.ctx)
+			w.g.Expect(err).To(MatchError(row.err))
+			w.g.Expect(errors.Is(err, guard.ErrUndecided)).To(Equal(name == "cannot be read"), "all others are refusals")
 		})
 	}
 }
@@ -375,5 +409,40 @@ func TestHolder(t *testing.T) {
 		if ok {
 			g.Expect(key).To(Equal(row.operation))
 		}
+	}
+}
+
+// What began has its identity in status, and is the same operation when somebody takes its annotations away.
+func TestOperationID(t *testing.T) {
+	for name, row := range map[string]struct{ annotation, status, want string }{
+		"new":                            {"", "", ""},
+		"not begun":                      {"id-1", "", "id-1"},
+		"begun":                          {"id-1", "id-1", "id-1"},
+		"begun, the annotation was lost": {"", "id-1", "id-1"},
+		"begun, the annotation differs":  {"id-9", "id-1", "id-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			op := &v1alpha1.TalosOperation{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "first"}}
+			if row.annotation != "" {
+				op.Annotations = map[string]string{"ichor.maesh.dev/operation-id": row.annotation}
+			}
+			op.Status.OperationID = row.status
+			g.Expect(OperationID(op)).To(Equal(row.want))
+			g.Expect(Operation(op)).To(Equal(Holder{Identity: "ichor-controller/op/default/first", OperationID: row.want}))
+		})
+	}
+}
+
+// Operations and machines are there or not. All others renew.
+func TestExpires(t *testing.T) {
+	for identity, want := range map[string]bool{
+		"ichor-controller/op/default/first":        false,
+		"ichor-controller/machine/default/c1-cp-1": false,
+		"ichor-controller/cni-helm":                true,
+		"ichor-controller/operator":                true,
+		"somebody-else":                            true,
+	} {
+		NewWithT(t).Expect(Holder{Identity: identity}.Expires()).To(Equal(want), identity)
 	}
 }

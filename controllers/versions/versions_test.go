@@ -60,6 +60,7 @@ func TestCaseC16TalosUpgrade(t *testing.T) {
 		"not final":             {from: "v1.13.9", to: "v1.14.0-rc.1", message: "v1.14.0-rc.1 is not a final version"},
 		"older patch":           {from: "v1.14.1", to: "v1.14.0", message: "v1.14.0 is older than the running v1.14.1"},
 		"older minor":           {from: "v1.14.1", to: "v1.13.9", message: "a downgrade is no upgrade"},
+		"older major":           {from: "v1.14.1", to: "v0.99.0", message: "v0.99.0 is older than the running v1.14.1"},
 		"skips a minor":         {from: "v1.12.4", to: "v1.14.1", message: "go by way of the latest v1.13 first", overridable: true},
 		"skips two":             {from: "v1.11.4", to: "v1.14.1", message: "v1.14.1 does not follow v1.11.4"},
 		"nobody knows the host": {from: "v0.14.0", to: "v1.14.1", message: "v1.14.1 does not follow v0.14.0"},
@@ -75,6 +76,7 @@ func TestCaseC16TalosUpgrade(t *testing.T) {
 			g.Expect(objection).NotTo(BeNil())
 			g.Expect(objection.Message).To(ContainSubstring(row.message))
 			g.Expect(objection.Overridable).To(Equal(row.overridable))
+			g.Expect(objection.Help).To(BeEmpty(), "no other hub would do it")
 		})
 	}
 }
@@ -92,6 +94,7 @@ func TestCaseF8NewerThanTheHub(t *testing.T) {
 		"the next minor":          {fmt.Sprintf("v%d.%d.0", newest.Major, newest.Minor+1), false},
 		"the minor after that":    {fmt.Sprintf("v%d.%d.4", newest.Major, newest.Minor+2), false},
 		"the next major, minor 0": {fmt.Sprintf("v%d.0.0", newest.Major+1), false},
+		"the next major":          {fmt.Sprintf("v%d.%d.0", newest.Major+1, newest.Minor+1), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -102,7 +105,7 @@ func TestCaseF8NewerThanTheHub(t *testing.T) {
 				return
 			}
 			g.Expect(objection).To(Equal(&Objection{Message: fmt.Sprintf(
-				"this hub knows Talos up to v%d.%d, and not %s: upgrade the hub first", newest.Major, newest.Minor, row.to)}), "nobody may override it")
+				"this hub knows Talos up to v%d.%d, and not %s", newest.Major, newest.Minor, row.to), Help: "upgrade the hub first"}), "nobody may override it")
 		})
 	}
 }

@@ -5,6 +5,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -36,6 +37,29 @@ func TestCheck(t *testing.T) {
 			g.Expect(err).To(MatchError(ErrNotAllowed))
 			if name == "refused" {
 				g.Expect(err).To(MatchError(lost))
+			}
+		})
+	}
+}
+
+// A guard that could not find out has refused nothing: the call is not made, and its error is the guard's own.
+func TestCheckPassesUndecidedThrough(t *testing.T) {
+	silent := errors.New("no answer")
+	for name, row := range map[string]struct {
+		err     error
+		message string
+	}{
+		"bare":    {ErrUndecided, "Reboot: whether the change is allowed is not known"},
+		"wrapped": {fmt.Errorf("%w: reading the lock: %w", ErrUndecided, silent), "Reboot: whether the change is allowed is not known: reading the lock: no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			err := Check(With(t.Context(), func(context.Context) error { return row.err }), "Reboot")
+			g.Expect(err).To(MatchError(row.message))
+			g.Expect(err).To(MatchError(ErrUndecided))
+			g.Expect(err).NotTo(MatchError(ErrNotAllowed))
+			if name == "wrapped" {
+				g.Expect(err).To(MatchError(silent))
 			}
 		})
 	}

@@ -5,7 +5,10 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,11 +19,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"ichor.maesh.dev/hub/providers/guard"
+	"ichor.maesh.dev/hub/providers/progress"
 )
 
 func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
@@ -142,8 +147,75 @@ func TestDrainHelper(t *testing.T) {
 	g.Expect(drainTimeout(ctx)).To(BeNumerically("~", 57*time.Minute, time.Minute), "it ends before its context, to tell what stayed")
 }
 
-func TestLastLine(t *testing.T) {
-	for output, want := range map[string]string{"": "", "\n": "", "one\n": " (one)", "one\ntwo\n": " (two)"} {
-		NewWithT(t).Expect(lastLine(output)).To(Equal(want))
+// A drain that a budget holds up says so while it goes on, and goes on until the budget lets it.
+func TestDrainReportsWhatHoldsItUp(t *testing.T) {
+	g := NewWithT(t)
+	var mu sync.Mutex
+	var reports []string
+	ctx := progress.With(t.Context(), func(waitingFor string) {
+		mu.Lock()
+		defer mu.Unlock()
+		reports = append(reports, waitingFor)
+	})
+	e := newEvictions(func(string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if slices.ContainsFunc(reports, func(report string) bool { return strings.Contains(report, "disruption budget") }) {
+			return nil // Whoever waits has been told, in the middle of the drain.
+		}
+		return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	}, pod("bare"))
+	g.Expect(e.drain(ctx)).To(Succeed())
+	g.Expect(e.evicted).To(Equal([]string{"bare"}))
+	g.Expect(reports[len(reports)-1]).To(And(
+		ContainSubstring(`pods/"bare" -n "apps"`), ContainSubstring("would violate the pod's disruption budget"), Not(ContainSubstring("\n")),
+	))
+}
+
+// A guard that cannot find out ends the drain, but not the step: it is drained again.
+func TestUndecidedDrainIsRetried(t *testing.T) {
+	for name, cause := range map[string]error{
+		"no answer":         errors.New("no answer"),
+		"no token any more": apierrors.NewUnauthorized("who?"),
+		"no right":          apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "c1-ichor-lock", errors.New("RBAC")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			e := newEvictions(func(string) error { return fmt.Errorf("POST: %w: %w", guard.ErrUndecided, cause) }, pod("bare"))
+			err := e.drain(t.Context())
+			g.Expect(err).To(MatchError(ContainSubstring("whether the change is allowed is not known")))
+			g.Expect(Classify(err)).To(BeEquivalentTo("Retryable"))
+		})
+	}
+}
+
+// The last thing that was said is kept for the error; everything is reported as it is said.
+func TestLastWords(t *testing.T) {
+	for name, row := range map[string]struct {
+		writes  []string
+		reports []string
+		want    string
+	}{
+		"nothing":         {nil, nil, ""},
+		"an empty line":   {[]string{"\n"}, nil, ""},
+		"one line":        {[]string{"one\n"}, []string{"one"}, " (one)"},
+		"two at once":     {[]string{"one\ntwo\n"}, []string{"two"}, " (two)"},
+		"two in a row":    {[]string{"one\n", "two\n"}, []string{"one", "two"}, " (two)"},
+		"and then no one": {[]string{"one\n", " \n"}, []string{"one"}, " (one)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var reports []string
+			w := &lastWords{ctx: progress.With(t.Context(), func(waitingFor string) { reports = append(reports, waitingFor) })}
+			silent := &lastWords{ctx: t.Context()}
+			for _, text := range row.writes {
+				for _, to := range []*lastWords{w, silent} {
+					g.Expect(to.Write([]byte(text))).To(Equal(len(text)), "a writer takes all that it is given")
+				}
+			}
+			g.Expect(w.String()).To(Equal(row.want))
+			g.Expect(silent.String()).To(Equal(row.want), "nobody needs to listen")
+			g.Expect(reports).To(Equal(row.reports))
+		})
 	}
 }

@@ -18,6 +18,8 @@ func Classify(err error) v1alpha1.ErrorClass {
 	switch {
 	case errors.Is(err, guard.ErrNotAllowed):
 		return v1alpha1.ErrorInterrupted
+	case errors.Is(err, guard.ErrUndecided): // Its cause is an answer of the management API, not of the target's.
+		return v1alpha1.ErrorRetryable
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
 		apierrors.IsMethodNotSupported(err), apierrors.IsNotFound(err):
 		return v1alpha1.ErrorPermanent
@@ -31,10 +33,10 @@ func Trouble(err error) string {
 	switch {
 	case errors.As(err, &status):
 		return status.Status().Message
-	case strings.Contains(err.Error(), "certificate"): // Words of crypto/tls: expired, unknown authority, bad certificate.
-		return "the TLS certificate is not accepted, by the hub or by the server"
 	case errors.Is(err, credentials.ErrMissing) || errors.Is(err, credentials.ErrInvalid):
 		return err.Error()
+	case strings.Contains(err.Error(), "certificate"): // Words of crypto/tls: expired, unknown authority, bad certificate.
+		return "the TLS certificate is not accepted, by the hub or by the server"
 	}
 	return "no answer"
 }

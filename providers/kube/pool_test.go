@@ -7,14 +7,17 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -240,21 +243,85 @@ func TestPool(t *testing.T) {
 	g.Expect(Trouble(err)).To(Equal("secret default/c1-kubeconfig is missing"))
 }
 
+// answering is a connection to an API server that answers requests as it is told.
+func answering(t *testing.T, answer http.HandlerFunc) *connection {
+	t.Helper()
+	s := &apiServer{Server: httptest.NewTLSServer(answer)}
+	t.Cleanup(s.Close)
+	made, err := open(s.config("127.0.0.1"), target.Target{})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return &connection{clients: made.clients}
+}
+
+func TestVersion(t *testing.T) {
+	for name, row := range map[string]struct {
+		status           int
+		body             string
+		want, err, class string
+	}{
+		"a version":       {200, `{"major":"1","minor":"35","gitVersion":"v1.35.2","platform":"linux/amd64"}`, "v1.35.2", "", ""},
+		"no JSON":         {200, "<html>", "", "reading the version of the API server: invalid character", "Retryable"},
+		"nobody may read": {403, "", "", "reading the version of the API server: ", "Permanent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(row.status)
+				w.Write([]byte(row.body)) //nolint:errcheck // The client tells.
+			})
+			version, err := c.Version(t.Context())
+			g.Expect(version).To(Equal(row.want))
+			if row.err == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(HavePrefix(row.err)))
+			g.Expect(Classify(err)).To(BeEquivalentTo(row.class))
+		})
+	}
+}
+
+// A server that takes the question and never answers is given up when the context ends, and not when somebody else's patience does.
+func TestVersionHeedsItsContext(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	c := answering(t, func(_ http.ResponseWriter, r *http.Request) {
+		cancel() // The question has arrived.
+		<-r.Context().Done()
+	})
+	_, err := c.Version(ctx)
+	g.Expect(err).To(MatchError(context.Canceled))
+	g.Expect(Trouble(err)).To(Equal("no answer"))
+}
+
 func TestErrorsMean(t *testing.T) {
-	nodes := corev1.Resource("nodes")
+	nodes, leases := corev1.Resource("nodes"), coordinationv1.Resource("leases")
+	asked := func(err error) error { return &url.Error{Op: "Get", URL: "https://10.0.0.10:6443/version", Err: err} }
+	const certificate = "the TLS certificate is not accepted, by the hub or by the server"
 	for name, row := range map[string]struct {
 		err            error
 		class, trouble string
 	}{
-		"forbidden":    {apierrors.NewForbidden(nodes, "w-1", errors.New("RBAC")), "Permanent", `nodes "w-1" is forbidden: RBAC`},
-		"unauthorized": {apierrors.NewUnauthorized("who?"), "Permanent", "who?"},
-		"bad request":  {apierrors.NewBadRequest("what?"), "Permanent", "what?"},
-		"not found":    {apierrors.NewNotFound(nodes, "w-1"), "Permanent", `nodes "w-1" not found`},
-		"busy":         {apierrors.NewTooManyRequests("later", 1), "Retryable", "later"},
-		"broken":       {apierrors.NewInternalError(errors.New("x")), "Retryable", "Internal error occurred: x"},
-		"network":      {&net.OpError{Op: "dial", Err: errors.New("refused")}, "Retryable", "no answer"},
-		"fenced":       {guard.ErrNotAllowed, "Interrupted", "no answer"},
-		"invalid":      {credentials.ErrInvalid, "Retryable", "invalid"},
+		"forbidden":                         {apierrors.NewForbidden(nodes, "w-1", errors.New("RBAC")), "Permanent", `nodes "w-1" is forbidden: RBAC`},
+		"unauthorized":                      {apierrors.NewUnauthorized("who?"), "Permanent", "who?"},
+		"bad request":                       {apierrors.NewBadRequest("what?"), "Permanent", "what?"},
+		"not found":                         {apierrors.NewNotFound(nodes, "w-1"), "Permanent", `nodes "w-1" not found`},
+		"busy":                              {apierrors.NewTooManyRequests("later", 1), "Retryable", "later"},
+		"broken":                            {apierrors.NewInternalError(errors.New("x")), "Retryable", "Internal error occurred: x"},
+		"network":                           {&net.OpError{Op: "dial", Err: errors.New("refused")}, "Retryable", "no answer"},
+		"fenced":                            {guard.ErrNotAllowed, "Interrupted", "no answer"},
+		"invalid":                           {credentials.ErrInvalid, "Retryable", "invalid"},
+		"undecided":                         {fmt.Errorf("x: %w", guard.ErrUndecided), "Retryable", "no answer"},
+		"undecided, by way of the client":   {asked(fmt.Errorf("PATCH: %w", guard.ErrUndecided)), "Retryable", "no answer"},
+		"undecided, the lock is forbidden":  {fmt.Errorf("%w: %w", guard.ErrUndecided, apierrors.NewForbidden(leases, "c1", errors.New("RBAC"))), "Retryable", `leases.coordination.k8s.io "c1" is forbidden: RBAC`},
+		"undecided, the token has ended":    {fmt.Errorf("%w: %w", guard.ErrUndecided, apierrors.NewUnauthorized("who?")), "Retryable", "who?"},
+		"certificate, expired":              {asked(x509.CertificateInvalidError{Reason: x509.Expired}), "Retryable", certificate},
+		"certificate, of another authority": {asked(x509.UnknownAuthorityError{}), "Retryable", certificate},
+		"certificate, for another name":     {asked(x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"a"}}, Host: "b"}), "Retryable", certificate},
+		"certificate, the server refuses":   {asked(errors.New("remote error: tls: bad certificate")), "Retryable", certificate},
+		"certificate, in the Secret":        {fmt.Errorf("kubeconfig is %w: client-certificate-data of user %q: no PEM block found", credentials.ErrInvalid, "x"), "Retryable", `kubeconfig is invalid: client-certificate-data of user "x": no PEM block found`},
+		"certificate, in an answer":         {apierrors.NewBadRequest("no such certificate"), "Permanent", "no such certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

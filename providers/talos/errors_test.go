@@ -44,6 +44,8 @@ func TestCaseB18ErrorsMean(t *testing.T) {
 		"own deadline":        {fmt.Errorf("x: %w", context.DeadlineExceeded), "Retryable", false, "x: context deadline exceeded"},
 		"told to end":         {context.Canceled, "Retryable", false, "context canceled"},
 		"fenced":              {fenced, "Interrupted", false, "x: the change was not made: lost"},
+		"undecided":           {fmt.Errorf("x: %w: %w", guard.ErrUndecided, errors.New("y")), "Retryable", false, "x: whether the change is allowed is not known: y"},
+		"undecided, cut off":  {fmt.Errorf("x: %w: %w", guard.ErrUndecided, context.Canceled), "Retryable", false, "x: whether the change is allowed is not known: context canceled"},
 		"fenced while it ran": {errors.Join(fenced, status.Error(codes.PermissionDenied, "x")), "Interrupted", true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,4 +65,56 @@ func TestCaseB18ErrorsMean(t *testing.T) {
 func TestTroubleIsTheSameForTheSameFault(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(Trouble(status.Error(codes.Unavailable, "dial tcp 10.0.0.1:50000: i/o timeout"))).To(Equal(Trouble(status.Error(codes.Unavailable, "EOF"))))
+}
+
+// Every fault of a certificate has the same words, from whichever side it comes: what the library says has times and names in it.
+func TestTroubleOfCertificates(t *testing.T) {
+	const words = "the TLS certificate is not accepted, by the hub or by the machine"
+	handshake := "connection error: desc = \"transport: authentication handshake failed: "
+	for name, row := range map[string]struct {
+		err  error
+		want string
+	}{
+		"expired":               {status.Error(codes.Unavailable, handshake+"tls: failed to verify certificate: x509: certificate has expired or is not yet valid\""), words},
+		"of another authority":  {status.Error(codes.Unavailable, handshake+"tls: failed to verify certificate: x509: certificate signed by unknown authority\""), words},
+		"the machine refuses":   {status.Error(codes.Unavailable, handshake+"remote error: tls: bad certificate\""), words},
+		"expired, says machine": {status.Error(codes.Unavailable, handshake+"remote error: tls: expired certificate\""), words},
+		"wrapped":               {fmt.Errorf("machine at 10.0.0.1: %w", status.Error(codes.Unavailable, "tls: bad certificate")), words},
+		"another handshake":     {status.Error(codes.Unavailable, handshake+"EOF\""), "no answer"},
+		"no answer of Talos":    {errors.New("talosconfig is invalid: crt: x509: malformed certificate"), "talosconfig is invalid: crt: x509: malformed certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Trouble(row.err)).To(Equal(row.want))
+		})
+	}
+}
+
+// Refused is only what the machine said for certain. What broke on the way, or on the machine, may have been done.
+func TestRefused(t *testing.T) {
+	for name, row := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"invalid":         {status.Error(codes.InvalidArgument, "x"), true},
+		"unimplemented":   {status.Error(codes.Unimplemented, "x"), true},
+		"denied":          {status.Error(codes.PermissionDenied, "x"), true},
+		"precondition":    {status.Error(codes.FailedPrecondition, "x"), true},
+		"unauthenticated": {status.Error(codes.Unauthenticated, "x"), true},
+		"wrapped":         {fmt.Errorf("rebooting: %w", status.Error(codes.PermissionDenied, "x")), true},
+		"joined":          {errors.Join(errors.New("y"), status.Error(codes.PermissionDenied, "x")), true},
+		"nothing":         {nil, false},
+		"unavailable":     {status.Error(codes.Unavailable, "x"), false},
+		"deadline":        {status.Error(codes.DeadlineExceeded, "x"), false},
+		"cancelled":       {status.Error(codes.Canceled, "x"), false},
+		"internal":        {status.Error(codes.Internal, "x"), false},
+		"unknown":         {status.Error(codes.Unknown, "x"), false},
+		"aborted":         {status.Error(codes.Aborted, "x"), false},
+		"cut off":         {io.ErrUnexpectedEOF, false},
+		"fenced":          {guard.ErrNotAllowed, false},
+		"undecided":       {guard.ErrUndecided, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Refused(row.err)).To(Equal(row.want))
+		})
+	}
 }

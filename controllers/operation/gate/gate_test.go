@@ -21,6 +21,7 @@ func cluster(controlPlanes, workers int) *Input {
 			Annotations: map[string]string{"ichor.maesh.dev/members-approved-at": "2026-01-01T00:00:00Z"},
 		}},
 		View:           View{Nodes: map[string]kube.Node{}, Etcd: map[string]EtcdView{}},
+		Entering:       true,
 		Away:           map[string]bool{},
 		MaxUnavailable: 1,
 	}
@@ -269,6 +270,48 @@ func TestWorkersWithinTheBudget(t *testing.T) {
 		}), Wait{}},
 		"control planes do not count":   {3, 4, chosen(func(in *Input) { in.node("cp-1", notReady) }), Wait{}},
 		"no matter for a control plane": {3, 4, func(in *Input) { in.node("w-2", notReady) }, Wait{}},
+		"no matter once it is drained": {1, 4, chosen(func(in *Input) {
+			in.Entering = false
+			in.node("w-1", cordoned)
+			in.node("w-2", notReady)
+			in.Away["c1-w-3"] = true
+		}), Wait{}},
+	})
+}
+
+// The budget is about who may begin. All other gates are asked again before the reboot.
+func TestBeforeTheReboot(t *testing.T) {
+	entered := func(change func(*Input)) func(*Input) {
+		return func(in *Input) {
+			in.Entering = false
+			change(in)
+		}
+	}
+	run(t, map[string]row{
+		"all is well": {change: entered(func(*Input) {})},
+		"not discovered": {
+			change: entered(func(in *Input) { in.Cluster.Annotations = nil }),
+			want:   Wait{"MachinesDiscovered", "initial discovery has not matched every etcd member and every Node to a machine yet"},
+		},
+		"not reachable": {
+			change: entered(func(in *Input) { in.View.NodesTrouble = "no answer" }),
+			want:   Wait{"TargetReachable", "the Kubernetes API of the cluster cannot be read: no answer"},
+		},
+		"not reachable, for a worker": {
+			change: entered(func(in *Input) {
+				in.choose("c1-w-1")
+				in.View.NodesTrouble = "no answer"
+			}),
+			want: Wait{"TargetReachable", "the Kubernetes API of the cluster cannot be read: no answer"},
+		},
+		"etcd is sick": {
+			change: entered(func(in *Input) { in.etcd("c1-cp-2", func(e *EtcdView) { e.Leader = 0 }) }),
+			want:   Wait{"EtcdHealthy", "the etcd member of c1-cp-2 has no leader"},
+		},
+		"another control plane is not ready": {
+			change: entered(func(in *Input) { in.node("cp-2", func(n *kube.Node) { n.Ready = false }) }),
+			want:   Wait{"ControlPlanesReady", "control plane c1-cp-2 is not ready"},
+		},
 	})
 }
 

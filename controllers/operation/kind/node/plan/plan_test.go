@@ -71,6 +71,11 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// A reboot brings a cluster nowhere, whatever its spec asks for.
+func TestNarrow(t *testing.T) {
+	NewWithT(t).Expect(Planner{}.Narrow(v1alpha1.OperationTarget{TalosVersion: "v1.14.1", SchematicID: "a", KubernetesVersion: "v1.36.0"})).To(BeZero())
+}
+
 func TestTraits(t *testing.T) {
 	NewWithT(t).Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{})).To(BeZero())
 }

@@ -131,6 +131,17 @@ func TestRefusals(t *testing.T) {
 		want  []refusal
 	}{
 		"none": {facts(), nil},
+		"no machine": {
+			facts(only()), []refusal{{"MachineKnown", "cluster c1 has no approved machine", false}},
+		},
+		"no machine that anybody approved": {
+			facts(only("w-1"), on("w-1", func(m *v1alpha1.TalosMachine) { m.Spec.Approval = "Pending" })),
+			[]refusal{{"MachineKnown", "cluster c1 has no approved machine", false}},
+		},
+		"no machine, and nobody can override it": {
+			facts(only(), override("MachineKnown")), []refusal{{"MachineKnown", "cluster c1 has no approved machine", false}},
+		},
+		"no machine that is not held": {facts(only("w-1"), on("w-1", hold)), nil},
 		"no version declared": {
 			facts(func(f *plan.Facts) { f.Target.TalosVersion = "" }),
 			[]refusal{{"TargetDeclared", "TalosCluster c1 declares no talosVersion", false}},
@@ -185,6 +196,68 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Case F8: what only a newer hub knows says so, and everything else how to go on with this one.
+func TestCaseF8HelpOfThePath(t *testing.T) {
+	for name, row := range map[string]struct{ running, to, message, help string }{
+		"newer than the hub":         {"v1.13.9", "v1.99.0", "w-1: this hub knows Talos up to v1.14, and not v1.99.0", "upgrade the hub first"},
+		"another major than the hub": {"v1.13.9", "v2.0.0", "w-1: this hub knows Talos up to v1.14, and not v2.0.0", "upgrade the hub first"},
+		"older":                      {"v1.14.1", "v1.14.0", "w-1: v1.14.0 is older than the running v1.14.1: a downgrade is no upgrade", "choose a version that follows the running one"},
+		"not final":                  {"v1.13.9", "v1.14.0-rc.1", "w-1: v1.14.0-rc.1 is not a final version", "choose a version that follows the running one"},
+		"no version at all":          {"v1.13.9", "latest", `w-1: version "latest" is not of the form v1.2.3`, "choose a version that follows the running one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(PathObjection("w-1", row.running, v1alpha1.OperationTarget{TalosVersion: row.to})).To(Equal(&plan.Refusal{
+				Gate: "TalosVersionPath", Message: row.message, Help: row.help,
+			}))
+		})
+	}
+}
+
+// What is overridden is told, so that whoever reads the plan knows what it bypasses.
+func TestOverridden(t *testing.T) {
+	oldKubernetes := func(f *plan.Facts) { f.Cluster.Status.KubernetesVersion = "v1.31.9" }
+	for name, row := range map[string]struct {
+		facts               plan.Facts
+		refused, overridden []string
+	}{
+		"nothing to override": {facts(override("KubernetesPairing")), nil, nil},
+		"refused":             {facts(oldKubernetes), []string{"KubernetesPairing"}, nil},
+		"overridden":          {facts(oldKubernetes, override("KubernetesPairing")), nil, []string{"KubernetesPairing"}},
+		"one of two": {
+			facts(oldKubernetes, override("KubernetesPairing"), on("w-1", running("v1.14.2"))), []string{"TalosVersionPath"}, []string{"KubernetesPairing"},
+		},
+		"what nobody may override": {
+			facts(oldKubernetes, override("Quorum"), override("KubernetesPairing"), only("cp-1", "cp-2")), []string{"Quorum"}, []string{"KubernetesPairing"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p, refused := Planner{}.Plan(row.facts)
+			g.Expect(gates(refused)).To(Equal(row.refused))
+			g.Expect(gates(p.Overridden)).To(Equal(row.overridden))
+			for _, r := range p.Overridden {
+				g.Expect(r.Message).To(HavePrefix("Talos v1.14.1 does not support the running Kubernetes v1.31.9"))
+				g.Expect(r.Overridable).To(BeTrue())
+			}
+		})
+	}
+}
+
+func gates(refusals []plan.Refusal) []string {
+	var names []string
+	for _, r := range refusals {
+		names = append(names, r.Gate)
+	}
+	return names
+}
+
+// An upgrade of Talos brings its own part of the target, and a change of the rest supersedes nothing.
+func TestNarrow(t *testing.T) {
+	NewWithT(t).Expect(Planner{}.Narrow(v1alpha1.OperationTarget{
+		TalosVersion: "v1.14.1", SchematicID: schematic, KubernetesVersion: "v1.36.0", CiliumVersion: "1.18.2", KubeProxy: "Enabled",
+	})).To(Equal(v1alpha1.OperationTarget{TalosVersion: "v1.14.1", SchematicID: schematic}))
 }
 
 func TestAtTarget(t *testing.T) {
