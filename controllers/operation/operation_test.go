@@ -476,6 +476,8 @@ var _ = Describe("A pause", func() {
 		Expect(admin.Delete(ctx, &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c-w1"}})).To(Succeed())
 		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = nil })
 		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring(`TalosMachine "c-w1" is gone`)))
+		Expect(admin.Delete(ctx, op)).To(Succeed())
+		Eventually(func() bool { return admin.Get(ctx, client.ObjectKeyFromObject(op), op) != nil }).Should(BeTrue())
 	})
 
 	It("outside of a maintenance window finishes the machine in hand and gives the lock back", func(ctx SpecContext) {
@@ -657,6 +659,7 @@ var _ = Describe("An operation that must not start", func() {
 		op := f.create(ctx, "up", upgrade())
 		Eventually(now(ctx, op)).Should(And(
 			HaveField("Status.Phase", v1alpha1.OperationPending),
+			HaveField("Status.Conditions", HaveLen(5)), // Every condition, from the first visit.
 			haveCondition("Progressing", metav1.ConditionFalse, "MachinesDiscovered", Not(BeEmpty())),
 		))
 		change(ctx, cluster, func(c *v1alpha1.TalosCluster) {

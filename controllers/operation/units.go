@@ -37,6 +37,9 @@ func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 	}
 	machine := s.Machine(unit.Name)
 	switch {
+	case machine == nil && !stage.Whole && s.givingUp:
+		s.park(unit, r.Clock.Now())
+		return
 	case machine == nil && !stage.Whole:
 		s.fail(unit, kind.Action{Message: fmt.Sprintf("TalosMachine %q is gone", unit.Name)}, r.Clock.Now())
 		return
@@ -128,6 +131,10 @@ func (r *Reconciler) gate(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 
 // wait stays in a step, or goes on to one that makes no call.
 func (r *Reconciler) wait(s *scope, unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
+	if s.givingUp { // For as long as it takes: what was left on the target has to go.
+		s.work(unit)
+		return
+	}
 	if unit.Step == "" || action.Reason != "" {
 		s.waiting = append(s.waiting, gate.Wait{Gate: cmp.Or(action.Reason, v1alpha1.StartingReason), Message: action.Message})
 		return
