@@ -199,3 +199,14 @@ func (m *TalosMachine) Held() bool {
 	_, held := m.Annotations[UpgradeHoldAnnotation]
 	return held
 }
+
+// ApprovedMachines are those of the machines that the hub may touch.
+func ApprovedMachines(machines []TalosMachine) []*TalosMachine {
+	var approved []*TalosMachine
+	for i := range machines {
+		if machines[i].Spec.Approval == Approved {
+			approved = append(approved, &machines[i])
+		}
+	}
+	return approved
+}

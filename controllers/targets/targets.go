@@ -65,13 +65,7 @@ func (f Facts) Owner() metav1.OwnerReference {
 
 // Approved are the machines that the hub may touch.
 func (f Facts) Approved() []*v1alpha1.TalosMachine {
-	var approved []*v1alpha1.TalosMachine
-	for i := range f.Machines {
-		if f.Machines[i].Spec.Approval == v1alpha1.Approved {
-			approved = append(approved, &f.Machines[i])
-		}
-	}
-	return approved
+	return v1alpha1.ApprovedMachines(f.Machines)
 }
 
 // Machine is the machine of a name, or nil.

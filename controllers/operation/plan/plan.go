@@ -43,13 +43,7 @@ type Facts struct {
 
 // Approved are the machines of the facts that the hub may touch.
 func (f Facts) Approved() []*v1alpha1.TalosMachine {
-	var approved []*v1alpha1.TalosMachine
-	for i := range f.Machines {
-		if f.Machines[i].Spec.Approval == v1alpha1.Approved {
-			approved = append(approved, &f.Machines[i])
-		}
-	}
-	return approved
+	return v1alpha1.ApprovedMachines(f.Machines)
 }
 
 // Overridden says whether the operation bypasses a gate.

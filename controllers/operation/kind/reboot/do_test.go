@@ -48,9 +48,9 @@ func (w *world) do(t *testing.T, step v1alpha1.OperationStep) error {
 	return err
 }
 
-func (w *world) undo(t *testing.T, step v1alpha1.OperationStep) error {
+func (w *world) undo(t *testing.T, step v1alpha1.OperationStep, cause error) error {
 	t.Helper()
-	return w.Undo(t.Context(), w.scope, at(step), step)
+	return w.Undo(t.Context(), w.scope, at(step), step, cause)
 }
 
 func TestDo(t *testing.T) {
@@ -91,6 +91,23 @@ func TestCaseB10NothingIsDoneToAnotherMachine(t *testing.T) {
 	}
 }
 
+// A request whose answer was lost has arrived if the machine is on its way down: a second one would take it down twice.
+func TestDoesNotAskWhatRebootsAlready(t *testing.T) {
+	for stage, calls := range map[string][]string{
+		"rebooting": nil,
+		"running":   {"Reboot 10.0.0.1"},
+		"booting":   {"Reboot 10.0.0.1"},
+	} {
+		t.Run(stage, func(t *testing.T) {
+			g := NewWithT(t)
+			w := newWorld()
+			w.talos.Change("10.0.0.1", func(m *talos.Machine, _ *talos.Etcd) { m.Stage = stage })
+			g.Expect(w.do(t, "Rebooting")).To(Succeed())
+			g.Expect(w.talos.Calls()).To(Equal(calls))
+		})
+	}
+}
+
 // Case E6: a reboot that has happened since the claim is not asked for again.
 func TestCaseE6RebootsOnce(t *testing.T) {
 	g := NewWithT(t)
@@ -116,9 +133,10 @@ func TestCaseD2D3FailedDrainUncordons(t *testing.T) {
 			w := newWorld()
 			w.kube.Set(row.before)
 			w.kube.FailNext("Drain", "cp-1", errors.New("a budget keeps pods"))
-			g.Expect(w.do(t, "Draining")).To(MatchError("a budget keeps pods"))
+			err := w.do(t, "Draining")
+			g.Expect(err).To(MatchError("a budget keeps pods"))
 			g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeTrue(), "the cordon does not flap between attempts")
-			g.Expect(w.undo(t, "Draining")).To(Succeed())
+			g.Expect(w.undo(t, "Draining", err)).To(Succeed())
 			g.Expect(w.kube.Get("cp-1").Unschedulable).To(Equal(row.stays))
 			g.Expect(w.kube.Get("cp-1").CordonedBy).To(Equal(row.before.CordonedBy))
 		})
@@ -138,24 +156,29 @@ func TestCancelledDrainUncordons(t *testing.T) {
 	}()
 	<-stop.Reached
 	cancel()
-	g.Expect(<-ended).To(MatchError(context.Canceled))
+	err := <-ended
+	g.Expect(err).To(MatchError(context.Canceled))
 	g.Expect(w.kube.Get("cp-1").CordonedBy).To(Equal("default/op-1"))
-	g.Expect(w.undo(t, "Draining")).To(Succeed())
+	g.Expect(w.undo(t, "Draining", err)).To(Succeed())
 	g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeFalse())
 }
 
 // A request to reboot that failed leaves the cordon: where it is asked for again, the machine must not have taken pods since. Where
-// the failure is for good, Undo takes the cordon off.
+// the machine refused it, Undo takes the cordon off; where nobody knows what becomes of it, pods must not come to a machine that may
+// yet go away.
 func TestCordonAfterARebootThatFailed(t *testing.T) {
 	for name, row := range map[string]struct {
 		err   error
 		class v1alpha1.ErrorClass
+		stays bool
 	}{
-		"refused":           {status.Error(codes.PermissionDenied, "no"), "Permanent"},
-		"not possible":      {status.Error(codes.FailedPrecondition, "not installed"), "Permanent"},
-		"under way already": {status.Error(codes.FailedPrecondition, "upgrade is already in progress"), "InProgress"},
-		"nobody knows":      {status.Error(codes.Unavailable, "connection lost"), "Retryable"},
-		"it broke":          {status.Error(codes.Internal, "panic"), "Permanent"},
+		"refused":         {status.Error(codes.PermissionDenied, "no"), "Permanent", false},
+		"not possible":    {status.Error(codes.FailedPrecondition, "not installed"), "Permanent", false},
+		"not known":       {status.Error(codes.Unimplemented, "no such method"), "Permanent", false},
+		"nobody knows":    {status.Error(codes.Unavailable, "connection lost"), "Retryable", true},
+		"out of time":     {status.Error(codes.DeadlineExceeded, "after 5s"), "Retryable", true},
+		"it broke":        {status.Error(codes.Internal, "panic"), "Permanent", true},
+		"it says no more": {status.Error(codes.Unknown, "x"), "Permanent", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -166,54 +189,83 @@ func TestCordonAfterARebootThatFailed(t *testing.T) {
 			g.Expect(err).To(MatchError(row.err))
 			g.Expect(Classify(err)).To(Equal(row.class))
 			g.Expect(w.kube.Get("cp-1").CordonedBy).To(Equal("default/op-1"))
-			g.Expect(w.undo(t, "Rebooting")).To(Succeed())
-			g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeFalse())
+			g.Expect(w.undo(t, "Rebooting", err)).To(Succeed())
+			g.Expect(w.kube.Get("cp-1").Unschedulable).To(Equal(row.stays))
 		})
 	}
-	t.Run("the guard refused for a moment", func(t *testing.T) {
+	t.Run("another machine answers (B10)", func(t *testing.T) {
 		g := NewWithT(t)
 		w := newWorld()
 		g.Expect(w.do(t, "Draining")).To(Succeed())
-		asked := 0
-		w.scope.Guard = func(context.Context) error {
-			asked++
-			if asked == 1 {
-				return errors.New("the management API does not answer")
-			}
-			return nil
-		}
+		w.talos.Change("10.0.0.1", func(m *talos.Machine, _ *talos.Etcd) { m.UUID = "uuid-2" })
 		err := w.do(t, "Rebooting")
-		g.Expect(Classify(err)).To(BeEquivalentTo("Interrupted"))
-		g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeTrue(), "the machine is asked again, and is drained then")
+		g.Expect(Classify(err)).To(BeEquivalentTo("Permanent"))
+		g.Expect(w.undo(t, "Rebooting", err)).To(Succeed())
+		g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeFalse(), "nothing was asked of it")
+		g.Expect(w.talos.Calls()).To(BeEmpty())
 	})
+	for name, row := range map[string]struct {
+		err   error
+		class v1alpha1.ErrorClass
+	}{
+		"the guard refused":            {errors.New("the lock is held by another"), "Interrupted"},
+		"the guard could not find out": {fmt.Errorf("%w: the management API does not answer", guard.ErrUndecided), "Retryable"},
+		"the guard may not find out":   {fmt.Errorf("%w: %w", guard.ErrUndecided, apierrors.NewUnauthorized("the token has ended")), "Retryable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := newWorld()
+			g.Expect(w.do(t, "Draining")).To(Succeed())
+			w.scope.Guard = func(context.Context) error { return row.err }
+			err := w.do(t, "Rebooting")
+			g.Expect(Classify(err)).To(Equal(row.class))
+			w.scope.Guard = func(context.Context) error { return nil }
+			g.Expect(w.undo(t, "Rebooting", err)).To(Succeed())
+			g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeTrue(), "the machine is asked again, and is drained then")
+			g.Expect(w.talos.Calls()).To(BeEmpty())
+		})
+	}
 }
 
 // Only what the steps before the reboot left is taken back, and of that only the own cordon.
 func TestUndo(t *testing.T) {
 	const own = "default/op-1"
+	refused, lost := status.Error(codes.PermissionDenied, "no"), status.Error(codes.Unavailable, "connection lost")
+	other := fmt.Errorf("x: %w", &IdentityError{})
+	uncordon := []string{"Uncordon cp-1"}
 	for _, row := range []struct {
 		step       v1alpha1.OperationStep
+		cause      error
 		cordonedBy string
 		calls      []string
 		stays      bool
 	}{
-		{"Draining", own, []string{"Uncordon cp-1"}, false},
-		{"Rebooting", own, []string{"Uncordon cp-1"}, false},
-		{"Draining", "default/op-0", []string{"Uncordon cp-1"}, true},
-		{"Rebooting", "default/op-0", []string{"Uncordon cp-1"}, true},
-		{"Draining", "", []string{"Uncordon cp-1"}, true},
-		{"Rebooting", "", []string{"Uncordon cp-1"}, true},
-		{"Pulling", own, nil, true},
-		{"Installing", own, nil, true},
-		{"Forfeiting", own, nil, true},
-		{"Verifying", own, nil, true},
-		{"Uncordoning", own, nil, true},
+		{"Draining", lost, own, uncordon, false},
+		{"Draining", refused, own, uncordon, false},
+		{"Draining", lost, "default/op-0", uncordon, true},
+		{"Draining", lost, "", uncordon, true},
+		{"Rebooting", refused, own, uncordon, false},
+		{"Rebooting", fmt.Errorf("rebooting: %w", refused), own, uncordon, false},
+		{"Rebooting", other, own, uncordon, false},
+		{"Rebooting", refused, "default/op-0", uncordon, true},
+		{"Rebooting", refused, "", uncordon, true},
+		{"Rebooting", lost, own, nil, true},
+		{"Rebooting", status.Error(codes.Internal, "panic"), own, nil, true},
+		{"Rebooting", errors.New("connection refused"), own, nil, true},
+		{"Rebooting", context.DeadlineExceeded, own, nil, true},
+		{"Rebooting", guard.ErrNotAllowed, own, nil, true},
+		{"Rebooting", guard.ErrUndecided, own, nil, true},
+		{"Pulling", refused, own, nil, true},
+		{"Installing", refused, own, nil, true},
+		{"Forfeiting", refused, own, nil, true},
+		{"Verifying", other, own, nil, true},
+		{"Uncordoning", refused, own, nil, true},
 	} {
-		t.Run(fmt.Sprintf("%s, cordoned by %q", row.step, row.cordonedBy), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, cordoned by %q, %v", row.step, row.cordonedBy, row.cause), func(t *testing.T) {
 			g := NewWithT(t)
 			w := newWorld()
 			w.kube.Set(kube.Node{Name: "cp-1", Unschedulable: true, CordonedBy: row.cordonedBy})
-			g.Expect(w.undo(t, row.step)).To(Succeed())
+			g.Expect(w.undo(t, row.step, row.cause)).To(Succeed())
 			g.Expect(w.kube.Calls()).To(Equal(row.calls))
 			g.Expect(w.talos.Calls()).To(BeEmpty())
 			g.Expect(w.kube.Get("cp-1").Unschedulable).To(Equal(row.stays))
@@ -224,7 +276,7 @@ func TestUndo(t *testing.T) {
 		w := newWorld()
 		g.Expect(w.do(t, "Draining")).To(Succeed())
 		w.kube.FailNext("Uncordon", "cp-1", errors.New("no answer"))
-		g.Expect(w.undo(t, "Draining")).To(MatchError("no answer"))
+		g.Expect(w.undo(t, "Draining", lost)).To(MatchError("no answer"))
 	})
 }
 
@@ -238,7 +290,7 @@ func TestNothingIsDoneAgainstTheGuard(t *testing.T) {
 		g.Expect(Classify(err)).To(BeEquivalentTo("Interrupted"))
 	}
 	for _, step := range []v1alpha1.OperationStep{"Draining", "Rebooting"} {
-		g.Expect(w.undo(t, step)).To(MatchError(guard.ErrNotAllowed), "undoing %s", step)
+		g.Expect(w.undo(t, step, status.Error(codes.PermissionDenied, "no"))).To(MatchError(guard.ErrNotAllowed), "undoing %s", step)
 	}
 	g.Expect(w.talos.Calls()).To(BeEmpty())
 	g.Expect(w.kube.Calls()).To(BeEmpty())
@@ -250,13 +302,14 @@ func TestClassify(t *testing.T) {
 		err  error
 		want v1alpha1.ErrorClass
 	}{
-		"Talos is away":      {status.Error(codes.Unavailable, "x"), "Retryable"},
-		"Talos refuses":      {fmt.Errorf("rebooting: %w", status.Error(codes.InvalidArgument, "x")), "Permanent"},
-		"Kubernetes refuses": {apierrors.NewForbidden(nodes, "cp-1", nil), "Permanent"},
-		"Kubernetes is busy": {apierrors.NewTooManyRequests("x", 1), "Retryable"},
-		"the network":        {errors.New("connection refused"), "Retryable"},
-		"another machine":    {errors.Join(&IdentityError{}), "Permanent"},
-		"the guard":          {fmt.Errorf("x: %w", guard.ErrNotAllowed), "Interrupted"},
+		"Talos is away":          {status.Error(codes.Unavailable, "x"), "Retryable"},
+		"Talos refuses":          {fmt.Errorf("rebooting: %w", status.Error(codes.InvalidArgument, "x")), "Permanent"},
+		"Kubernetes refuses":     {apierrors.NewForbidden(nodes, "cp-1", nil), "Permanent"},
+		"Kubernetes is busy":     {apierrors.NewTooManyRequests("x", 1), "Retryable"},
+		"the network":            {errors.New("connection refused"), "Retryable"},
+		"another machine":        {errors.Join(&IdentityError{}), "Permanent"},
+		"the guard":              {fmt.Errorf("x: %w", guard.ErrNotAllowed), "Interrupted"},
+		"the guard is at a loss": {fmt.Errorf("x: %w", guard.ErrUndecided), "Retryable"},
 		"the guard, joined with an answer of Talos": {
 			errors.Join(fmt.Errorf("x: %w", guard.ErrNotAllowed), status.Error(codes.Unavailable, "y")), "Interrupted",
 		},

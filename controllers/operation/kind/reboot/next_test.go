@@ -47,6 +47,12 @@ func failed(class v1alpha1.ErrorClass) func(*v1alpha1.UnitStatus) {
 
 func neverAsked(u *v1alpha1.UnitStatus) { u.PreRebootBootID = "" }
 
+// gaveUp is a unit whose failure paused the operation.
+func gaveUp(u *v1alpha1.UnitStatus) {
+	failed("Permanent")(u)
+	u.FailureTime = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+}
+
 // well is a follower of three that runs with a boot ID, and whose Node agrees.
 func well(bootID string, change ...func(*kind.Observation)) kind.Observation {
 	seen := kind.Observation{
@@ -81,6 +87,9 @@ func askReboot(bootID string) kind.Action {
 	return kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: bootID}
 }
 
+// unseen waits for the Kubernetes API, for as long as it takes.
+var unseen = kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "the Kubernetes API of the cluster cannot be read: no answer"}
+
 func wait(message string) kind.Action { return kind.Action{Verdict: "Wait", Message: message} }
 
 func proven(kind.Unit, kind.Observation) *kind.Action { return nil }
@@ -94,12 +103,14 @@ func TestCaseD7Begin(t *testing.T) {
 		seen     kind.Observation
 		want     kind.Action
 	}{
-		"follower":                 {3, well("b"), call("Draining")},
-		"leader":                   {3, well("b", leading), call("Forfeiting")},
-		"worker":                   {3, well("b", func(o *kind.Observation) { o.Etcd = nil }), call("Draining")},
-		"leader of itself":         {3, well("b", leading, func(o *kind.Observation) { o.Etcd.Members = o.Etcd.Members[:1] }), call("Draining")},
-		"single machine":           {1, well("b", leading, func(o *kind.Observation) { o.Etcd.Members = o.Etcd.Members[:1] }), askReboot("b")},
-		"single machine, no sight": {1, kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-cp-1 does not answer: no answer"}},
+		"follower":                      {3, well("b"), call("Draining")},
+		"leader":                        {3, well("b", leading), call("Forfeiting")},
+		"worker":                        {3, well("b", func(o *kind.Observation) { o.Etcd = nil }), call("Draining")},
+		"leader of itself":              {3, well("b", leading, func(o *kind.Observation) { o.Etcd.Members = o.Etcd.Members[:1] }), call("Draining")},
+		"single machine":                {1, well("b", leading, func(o *kind.Observation) { o.Etcd.Members = o.Etcd.Members[:1] }), askReboot("b")},
+		"single machine, no Kubernetes": {1, well("b", noKube), askReboot("b")},
+		"no Kubernetes":                 {3, well("b", noKube), call("Draining")},
+		"single machine, no sight":      {1, kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-cp-1 does not answer: no answer"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(Begin(scope(row.machines), at(""), row.seen)).To(Equal(row.want))
@@ -121,6 +132,11 @@ func TestNext(t *testing.T) {
 		"forfeiting failed":                  {at("Forfeiting", failed("Permanent")), 3, well("b"), kind.Action{Verdict: "Fail", Message: "Forfeiting failed: it broke"}},
 		"drained":                            {at("Draining", succeeded), 3, well("b", cordoned), askReboot("b")},
 		"drained, then silent":               {at("Draining", succeeded), 3, well("b", silent), kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-cp-1 does not answer: no answer"}},
+		"drained, and uncordoned since":      {at("Draining", succeeded), 3, well("b"), call("Draining")},
+		"drained, cordoned by an admin":      {at("Draining", succeeded), 3, well("b", cordonedByAdmin), askReboot("b")},
+		"drained, cordoned by another":       {at("Draining", succeeded), 3, well("b", cordonedByOther), askReboot("b")},
+		"drained, no Kubernetes":             {at("Draining", succeeded), 3, well("b", noKube), unseen},
+		"drained, the Node is gone":          {at("Draining", succeeded), 3, well("b", noNode), askReboot("b")},
 		"drain failed (D1)":                  {at("Draining", failed("Timeout")), 3, well("b"), kind.Action{Verdict: "Fail", Message: "Draining failed: it broke"}},
 		"reboot asked, nothing yet":          {at("Rebooting", succeeded), 3, well("old"), otherBoot},
 		"reboot asked, dark":                 {at("Rebooting", succeeded), 3, well("", silent), otherBoot},
@@ -128,11 +144,16 @@ func TestNext(t *testing.T) {
 		"failed, and rebooted anyway (C18)":  {at("Rebooting", failed("Permanent")), 3, well("new"), verify},
 		"refused":                            {at("Rebooting", failed("Permanent")), 3, well("old"), kind.Action{Verdict: "Fail", RetryStep: "Draining", Message: "Rebooting failed: it broke"}},
 		"refused, single machine":            {at("Rebooting", failed("Permanent")), 1, well("old"), kind.Action{Verdict: "Fail", Message: "Rebooting failed: it broke"}},
-		"hub stopped before it arrived (E6)": {at("Rebooting", failed("Interrupted")), 3, well("old"), askReboot("old")},
+		"hub stopped before it arrived (E6)": {at("Rebooting", failed("Interrupted")), 3, well("old", cordoned), askReboot("old")},
+		"hub stopped, uncordoned since":      {at("Rebooting", failed("Interrupted")), 3, well("old"), call("Draining")},
+		"hub stopped, no Kubernetes":         {at("Rebooting", failed("Interrupted")), 3, well("old", noKube), unseen},
+		"hub stopped, single machine":        {at("Rebooting", failed("Interrupted")), 1, well("old", noKube), askReboot("old")},
+		"hub stopped, the Node is gone":      {at("Rebooting", failed("Interrupted")), 3, well("old", noNode), askReboot("old")},
+		"rebooted, no Kubernetes":            {at("Rebooting", failed("Interrupted")), 3, well("new", noKube), verify},
 		"hub stopped after it arrived":       {at("Rebooting", failed("Interrupted")), 3, well("old", rebootingStage), otherBoot},
 		"hub stopped, dark":                  {at("Rebooting", failed("Interrupted")), 3, well("", silent), otherBoot},
-		"connection lost, still there":       {at("Rebooting", failed("Retryable")), 3, well("old"), askReboot("old")},
-		"another sequence runs (B18)":        {at("Rebooting", failed("InProgress")), 3, well("old"), askReboot("old")},
+		"connection lost, still there":       {at("Rebooting", failed("Retryable")), 3, well("old", cordoned), askReboot("old")},
+		"another sequence runs (B18)":        {at("Rebooting", failed("InProgress")), 3, well("old", cordoned), askReboot("old")},
 		"back":                               {at("Verifying"), 3, well("new"), kind.Action{Verdict: "Done"}},
 		"back, to be uncordoned":             {at("Verifying"), 3, well("new", cordoned), call("Uncordoning")},
 		"back, cordoned by another (D3)":     {at("Verifying"), 3, well("new", cordonedByOther), kind.Action{Verdict: "Done"}},
@@ -225,6 +246,35 @@ func TestCaseD2D4Settle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(Settle(scope(3), row.unit, row.seen, proven)).To(Equal(row.want))
+		})
+	}
+}
+
+// A unit that failed is not taken on: what the operation left on its Node goes if it can, once, and that is all.
+func TestGiveUp(t *testing.T) {
+	park := kind.Action{Verdict: "Park"}
+	for name, row := range map[string]struct {
+		step v1alpha1.OperationStep
+		seen kind.Observation
+		want kind.Action
+	}{
+		"nothing begun":                   {"", well("b"), park},
+		"no leader moved":                 {"Forfeiting", well("b"), park},
+		"the drain failed":                {"Draining", well("b", cordoned), call("Uncordoning")},
+		"the drain failed and was undone": {"Draining", well("b"), park},
+		"the reboot failed":               {"Rebooting", well("old", cordoned), call("Uncordoning")},
+		"the reboot failed, dark":         {"Rebooting", well("old", silent), wait("waiting for the Kubernetes API, to take the cordon off: no answer")},
+		"did not come back":               {"Verifying", well("new", cordoned, func(o *kind.Observation) { o.Talos, o.TalosTrouble = talos.Machine{}, "no answer" }), call("Uncordoning")},
+		"came back as another":            {"Verifying", well("new", cordoned, func(o *kind.Observation) { o.Talos.UUID = "uuid-2" }), call("Uncordoning")},
+		"cordoned by another (D3)":        {"Verifying", well("new", cordonedByOther), park},
+		"cordoned by an admin (D3)":       {"Verifying", well("new", cordonedByAdmin), park},
+		"no Kubernetes":                   {"Verifying", well("new", noKube), wait("waiting for the Kubernetes API, to take the cordon off: no answer")},
+		"the Node is gone":                {"Verifying", well("new", noNode), park},
+		"uncordoning failed":              {"Uncordoning", well("new", cordoned), park},
+		"uncordoned, without a look":      {"Uncordoning", kind.Observation{}, park},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(GiveUp(scope(3), at(row.step, gaveUp), row.seen)).To(Equal(row.want))
 		})
 	}
 }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"errors"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/lock"
+)
+
+// acquire takes the lock, or waits for whoever has it or comes first.
+func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err error) {
+	if holdsLock(s.op) {
+		ready, err := r.enter(ctx, s)
+		return !ready, err
+	}
+	first, err := r.ahead(ctx, s)
+	if err != nil {
+		return true, err
+	}
+	if first != nil {
+		s.why, err = r.queued(ctx, s, first)
+		return true, err
+	}
+	if ready, err := r.enter(ctx, s); err != nil || !ready {
+		return true, err
+	}
+	if s.op.Status.Target == nil {
+		if err := r.begin(ctx, s); err != nil || s.why != nil {
+			return true, err
+		}
+	}
+	setLock(s.op, metav1.ConditionTrue, v1alpha1.LockHeldReason)
+	s.event(v1alpha1.LockTakenEvent, "Lock", "took the lock of cluster %s", s.op.Spec.ClusterName)
+	return true, nil // Status first: it wakes us.
+}
+
+// begin captures the target, as it is now and not as a cache remembers it. If that is refused, the lock goes back.
+func (r *Reconciler) begin(ctx context.Context, s *scope) error {
+	if err := r.loadFrom(ctx, s, r.APIReader); err != nil || s.Cluster == nil {
+		return errors.Join(err, r.release(ctx, s))
+	}
+	if refusals := r.refusals(s); len(refusals) > 0 {
+		r.refuse(s, refusals[0])
+		return r.release(ctx, s)
+	}
+	p, _ := s.executor.Plan(s.planFacts(r.Clock.Now()))
+	for _, bypassed := range p.Overridden {
+		s.event(v1alpha1.GateOverriddenEvent, "Judge", "gate %s is overridden: %s", bypassed.Gate, bypassed.Message)
+	}
+	s.op.Status.Target = ptr.To(s.target())
+	s.op.Status.OperationID = lock.OperationID(s.op)
+	s.op.Status.StartTime = metav1.NewTime(r.Clock.Now())
+	return nil
+}
+
+// queued says what an operation waits for that is not the first in the queue: for whoever has the lock, or else for the first.
+func (r *Reconciler) queued(ctx context.Context, s *scope, first *v1alpha1.TalosOperation) (*pause, error) {
+	holder, err := r.Locks.Holder(ctx, s.clusterKey())
+	if err != nil || holder.Identity == "" {
+		return comesFirst(first), err
+	}
+	return lockHeld(holder), nil
+}
+
+// errFenced means that another process acts for an operation that this one had entered. This one must not touch it any more.
+var errFenced = errors.New("another hub process acts for the operation")
+
+// enter makes sure that the lock names this operation and carries the epoch of this process. It takes a lock that was lost again, but
+// never from another process that acts for the same operation: that one is younger.
+func (r *Reconciler) enter(ctx context.Context, s *scope) (ready bool, err error) {
+	memory := r.remember(s.key)
+	if memory.entered && holdsLock(s.op) {
+		if held, epoch, err := r.lockSeen(ctx, s, r.Client); err == nil && held && epoch == r.Locks.Epoch {
+			return true, nil
+		}
+		switch held, epoch, err := r.lockSeen(ctx, s, r.APIReader); { // The cache may be behind our own write.
+		case err != nil:
+			return false, err
+		case held && epoch != r.Locks.Epoch:
+			return false, errFenced
+		}
+	}
+	holder, err := r.Locks.Acquire(ctx, s.clusterKey(), s.Owner(), lock.Operation(s.op), r.mayTakeOver)
+	if err != nil {
+		return false, err
+	}
+	if holder != lock.Operation(s.op) {
+		s.why, memory.entered = lockHeld(holder), false
+		setLock(s.op, metav1.ConditionFalse, v1alpha1.LockNotHeldReason)
+		if holder.Expires() {
+			s.comeBack(quietWait) // Nobody tells when it has expired.
+		}
+		return false, nil
+	}
+	memory.entered = true
+	r.observer.Invalidate(s.key)
+	return true, nil
+}
+
+// lockSeen is what a reader knows of the lock: whether the operation holds it, and for which process.
+func (r *Reconciler) lockSeen(ctx context.Context, s *scope, reader client.Reader) (held bool, epoch string, err error) {
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: s.op.Namespace, Name: lock.LeaseName(s.op.Spec.ClusterName)}
+	if err := reader.Get(ctx, key, lease); err != nil {
+		return false, "", client.IgnoreNotFound(err)
+	}
+	return lock.HolderOf(lease) == lock.Operation(s.op), lease.Annotations[v1alpha1.LockEpochAnnotation], nil
+}
+
+func (r *Reconciler) release(ctx context.Context, s *scope) error {
+	if err := r.Locks.Release(ctx, s.clusterKey(), lock.Operation(s.op)); err != nil {
+		return err
+	}
+	r.remember(s.key).entered = false
+	setLock(s.op, metav1.ConditionFalse, v1alpha1.LockReleasedReason)
+	return nil
+}
+
+// mayTakeOver frees the lock of an operation that is gone, or over.
+func (r *Reconciler) mayTakeOver(ctx context.Context, holder lock.Holder) (bool, error) {
+	key, ok := holder.OperationKey()
+	if !ok {
+		return false, nil
+	}
+	op := &v1alpha1.TalosOperation{}
+	if err := r.APIReader.Get(ctx, key, op); err != nil {
+		return client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err)
+	}
+	return op.Completed() || lock.OperationID(op) != holder.OperationID, nil
+}
