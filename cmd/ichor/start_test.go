@@ -4,12 +4,18 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -181,4 +187,60 @@ func TestMachineNames(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(machine.Name).To(Equal("c1-w-1"))
 	}
+}
+
+// managementAPI serves a few objects by path, and the discovery that a client needs to find them. It returns a kubeconfig.
+func managementAPI(t *testing.T, objects map[string]any) string {
+	t.Helper()
+	g := NewWithT(t)
+	groups := metav1.APIGroupList{}
+	for _, group := range []struct {
+		name, version string
+		kinds         []string
+	}{{"ichor.maesh.dev", "v1alpha1", []string{"TalosCluster", "TalosMachine"}}, {"cluster.x-k8s.io", "v1beta2", []string{"Cluster"}}} {
+		version := metav1.GroupVersionForDiscovery{GroupVersion: group.name + "/" + group.version, Version: group.version}
+		groups.Groups = append(groups.Groups, metav1.APIGroup{Name: group.name, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version})
+		list := metav1.APIResourceList{GroupVersion: version.GroupVersion}
+		for _, kind := range group.kinds {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: true})
+		}
+		objects["/apis/"+version.GroupVersion] = list
+	}
+	objects["/api"], objects["/apis"] = metav1.APIVersions{}, groups
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		object, ok := objects[r.URL.Path]
+		if r.Method != http.MethodGet || !ok {
+			w.WriteHeader(http.StatusNotFound)
+			object = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
+		}
+		json.NewEncoder(w).Encode(object) //nolint:errcheck // The client tells.
+	}))
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	g.Expect(os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"x",
+		"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],"users":[{"name":"x"}],"clusters":[{"name":"x","cluster":{"server":%q}}]}`, server.URL), 0o600)).To(Succeed())
+	return file
+}
+
+// Machines that are held stay behind, so the remark that there is nothing to do is about the others.
+func TestNothingToUpgrade(t *testing.T) {
+	g := NewWithT(t)
+	machine := func(name, version string) v1alpha1.TalosMachine {
+		return v1alpha1.TalosMachine{
+			ObjectMeta: named(name), Spec: v1alpha1.TalosMachineSpec{ClusterName: "c1", Role: "Worker", Approval: "Approved"},
+			Status: v1alpha1.TalosMachineStatus{TalosVersion: version},
+		}
+	}
+	behind := machine("c1-w-2", "v1.13.9")
+	behind.Annotations = map[string]string{"ichor.maesh.dev/upgrade-hold": "disk is dying"}
+	const base = "/apis/ichor.maesh.dev/v1alpha1/namespaces/default/"
+	kubeconfig := managementAPI(t, map[string]any{
+		base + "talosclusters/c1": v1alpha1.TalosCluster{ObjectMeta: named("c1"), Spec: v1alpha1.TalosClusterSpec{TalosVersion: "v1.14.1"}},
+		base + "talosmachines":    v1alpha1.TalosMachineList{Items: []v1alpha1.TalosMachine{machine("c1-w-1", "v1.14.1"), behind}},
+	})
+	out, errOut, err := run(t, "upgrade", "talos", "1.14.1", "--cluster", "c1", "--kubeconfig", kubeconfig)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(out).To(BeEmpty())
+	g.Expect(errOut).To(Equal("Every machine of cluster c1 that is not held runs Talos v1.14.1 already: nothing to do.\n"))
 }

@@ -3,16 +3,19 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -123,4 +126,75 @@ func TestReconcileForgets(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(*gone).To(Equal(forgetter{c1}))
 	g.Expect(r.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "c1-w-1"}, &v1alpha1.TalosMachine{})).To(Succeed())
+}
+
+// Whatever keeps discovery from writing does not keep what was seen from the status of the cluster.
+func TestReconcileSummarizesInAnyCase(t *testing.T) {
+	broken := errors.New("broken")
+	conflict := apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("talosmachines").GroupResource(), "x", broken)
+	creating := func(err error) interceptor.Funcs {
+		return interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return err }}
+	}
+	// writing fails the writes of the status of a machine, and those of a cluster.
+	writing := func(machine, cluster error) interceptor.Funcs {
+		return interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			err := cluster
+			if _, ok := object.(*v1alpha1.TalosMachine); ok {
+				err = machine
+			}
+			if err != nil {
+				return err
+			}
+			return c.SubResource(sub).Patch(ctx, object, patch, options...)
+		}}
+	}
+	for name, row := range map[string]struct {
+		funcs         interceptor.Funcs
+		errs          []string
+		discovered    metav1.ConditionStatus
+		notSummarized bool
+	}{
+		"nothing fails":               {interceptor.Funcs{}, nil, "True", false},
+		"a machine cannot be made":    {creating(broken), []string{"creating TalosMachine default/c1-cp-1: broken"}, "False", false},
+		"a machine cannot be written": {writing(broken, nil), []string{"writing status of TalosMachine default/c1-cp-1: broken"}, "False", false},
+		"a race about a machine":      {writing(conflict, nil), nil, "False", false},
+		"nor can the cluster be": {
+			writing(broken, errors.New("no answer")),
+			[]string{"writing status of TalosMachine default/c1-cp-1: broken", "writing status of TalosCluster default/c1: no answer"}, "", true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			r, _ := world(t)
+			whole := seeing(answering("10.0.0.1", "ControlPlane", "cp-1", "u1"), answering("10.0.1.1", "Worker", "w-1", "u2"))
+			seenBy(t, r, whole)
+			r.Client = interceptor.NewClient(r.Client.(client.WithWatch), row.funcs)
+			_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: c1})
+			if row.errs == nil {
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			for _, want := range row.errs {
+				g.Expect(err).To(MatchError(ContainSubstring(want)))
+			}
+			cluster := &v1alpha1.TalosCluster{}
+			g.Expect(r.Client.Get(t.Context(), c1, cluster)).To(Succeed())
+			if row.notSummarized {
+				g.Expect(cluster.Status).To(BeZero())
+				return
+			}
+			g.Expect(cluster.Status.KubernetesVersion).To(Equal("v1.35.2"))
+			g.Expect(cluster.Status.Conditions).To(HaveLen(7))
+			g.Expect(meta.FindStatusCondition(cluster.Status.Conditions, "TalosReachable").Status).To(BeEquivalentTo("True"))
+			g.Expect(meta.FindStatusCondition(cluster.Status.Conditions, "MachinesDiscovered").Status).To(Equal(row.discovered))
+		})
+	}
+}
+
+// seenBy makes a probe the last one of a Reconciler.
+func seenBy(t *testing.T, r *Reconciler, whole probe) {
+	t.Helper()
+	woken := make(chan types.NamespacedName, 1)
+	r.observer = observe.New(t.Context(), r.Clock, Probes, func(key types.NamespacedName) { woken <- key })
+	r.observer.Want(observe.Key{Object: c1}, func(context.Context) any { return whole })
+	NewWithT(t).Eventually(woken).Should(Receive(Equal(c1)))
 }

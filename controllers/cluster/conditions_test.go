@@ -194,6 +194,20 @@ func TestConditions(t *testing.T) {
 			},
 			map[string]state{"SpecInSync": {"False", "OutOfSync", "machines run another schematic than the spec asks for; bring them there with: ichor upgrade talos v1.13.9 --cluster c1"}},
 		},
+		"a machine that has not told its schematic does not count": {
+			func(f *targets.Facts, _ *probe) {
+				f.Cluster.Spec.TalosVersion, f.Cluster.Spec.SchematicID = "v1.13.9", "s1"
+				f.Machines[1].Status.SchematicID = ""
+			},
+			map[string]state{"SpecInSync": {"True", "InSync", ""}},
+		},
+		"the schematic of a machine that nobody approved does not count": {
+			func(f *targets.Facts, _ *probe) {
+				f.Cluster.Spec.TalosVersion, f.Cluster.Spec.SchematicID = "v1.13.9", "s1"
+				f.Machines[1].Status.SchematicID, f.Machines[1].Spec.Approval = "s2", "Pending"
+			},
+			map[string]state{"SpecInSync": {"True", "InSync", ""}},
+		},
 		"the spec asks for another version and schematic": {
 			func(f *targets.Facts, _ *probe) {
 				f.Cluster.Spec.TalosVersion, f.Cluster.Spec.SchematicID = "v1.14.1", "s2"

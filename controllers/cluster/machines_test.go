@@ -4,10 +4,12 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,7 +50,7 @@ func world(t *testing.T, machines ...v1alpha1.TalosMachine) (*Reconciler, *targe
 	c := newClient(t, objects...)
 	facts, err := targets.Load(t.Context(), c, client.ObjectKeyFromObject(cluster))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return &Reconciler{Options: Options{Client: c, Clock: clocktesting.NewFakeClock(now)}}, &facts
+	return &Reconciler{Options: Options{Client: c, APIReader: c, Clock: clocktesting.NewFakeClock(now)}}, &facts
 }
 
 // answering is a machine that works.
@@ -99,6 +101,105 @@ func TestDiscover(t *testing.T) {
 
 	g.Expect(r.discover(t.Context(), facts, seeing(answering("10.0.0.1", "ControlPlane", "cp-1", "u1")))).To(Succeed())
 	g.Expect(names(t, r)).To(HaveLen(2), "what is recorded is found once")
+}
+
+// A name is not a machine: that of another cluster keeps it, and ours gets some of its UUID. Our own, which the cache does not have yet,
+// is taken as it is.
+func TestDiscoverWhenTheNameIsTaken(t *testing.T) {
+	const uuid = "ABCDEFGH"
+	there := func(name, cluster, uuid string) *v1alpha1.TalosMachine {
+		m := recorded(name, "w-1", "Worker", "10.0.1.7", uuid)
+		m.Labels["cluster.x-k8s.io/cluster-name"], m.Spec.ClusterName = cluster, cluster
+		m.Spec.Approval = "Pending"
+		return &m
+	}
+	for name, row := range map[string]struct {
+		there    []*v1alpha1.TalosMachine
+		machine  string
+		approval v1alpha1.Approval
+		err      string
+	}{
+		"by nobody":                        {nil, "c1-w-1", "Approved", ""},
+		"by another cluster":               {[]*v1alpha1.TalosMachine{there("c1-w-1", "c1-w", "u9")}, "c1-w-1-abcde", "Approved", ""},
+		"by another cluster with its UUID": {[]*v1alpha1.TalosMachine{there("c1-w-1", "c1-w", uuid)}, "c1-w-1-abcde", "Approved", ""},
+		"by another machine of ours":       {[]*v1alpha1.TalosMachine{there("c1-w-1", "c1", "u9")}, "c1-w-1-abcde", "Approved", ""},
+		"by itself":                        {[]*v1alpha1.TalosMachine{there("c1-w-1", "c1", uuid)}, "c1-w-1", "Pending", ""},
+		"by another, and then by itself":   {[]*v1alpha1.TalosMachine{there("c1-w-1", "c1-w", "u9"), there("c1-w-1-abcde", "c1", uuid)}, "c1-w-1-abcde", "Pending", ""},
+		"both of its names": {
+			[]*v1alpha1.TalosMachine{there("c1-w-1", "c1-w", "u9"), there("c1-w-1-abcde", "c1-w", "u8")}, "", "", `no name is free for the machine with UUID "ABCDEFGH"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			r, facts := world(t)
+			for _, m := range row.there {
+				g.Expect(r.Client.Create(t.Context(), m)).To(Succeed()) // The facts are older, as a cache is.
+			}
+			err := r.discover(t.Context(), facts, seeing(answering("10.0.1.1", "Worker", "w-1", uuid)))
+			if row.err != "" {
+				g.Expect(err).To(MatchError(HavePrefix(row.err)))
+				g.Expect(facts.Machines).To(BeEmpty())
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(facts.Machines).To(HaveLen(1))
+			made := facts.Machines[0]
+			g.Expect(made.Name).To(Equal(row.machine))
+			g.Expect(made.Spec.ClusterName).To(Equal("c1"))
+			g.Expect(made.Spec.UUID).To(Equal(uuid))
+			g.Expect(made.Spec.Approval).To(Equal(row.approval), "what is there already is not changed")
+			for _, m := range row.there {
+				after := &v1alpha1.TalosMachine{}
+				g.Expect(r.Client.Get(t.Context(), client.ObjectKeyFromObject(m), after)).To(Succeed())
+				g.Expect(after.Spec).To(Equal(m.Spec))
+			}
+		})
+	}
+}
+
+// What is in the way is read past the cache, and what cannot be read is not guessed.
+func TestDiscoverReadsUncached(t *testing.T) {
+	broken := errors.New("no answer")
+	for name, row := range map[string]struct {
+		funcs interceptor.Funcs
+		err   string
+	}{
+		"the cache does not have it": {interceptor.Funcs{}, ""},
+		"it cannot be read": {interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return broken
+		}}, "reading TalosMachine default/c1-w-1: no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			r, facts := world(t)
+			ours := recorded("c1-w-1", "w-1", "Worker", "10.0.1.1", "u1")
+			g.Expect(r.Client.Create(t.Context(), &ours)).To(Succeed())
+			whole := r.Client.(client.WithWatch)
+			r.APIReader = interceptor.NewClient(whole, row.funcs)
+			r.Client = interceptor.NewClient(whole, interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+				return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("talosmachines").GroupResource(), key.Name)
+			}})
+			err := r.discover(t.Context(), facts, seeing(answering("10.0.1.1", "Worker", "w-1", "u1")))
+			if row.err != "" {
+				g.Expect(err).To(MatchError(row.err))
+				g.Expect(err).To(MatchError(broken))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(facts.Machines).To(HaveLen(1))
+			g.Expect(facts.Machines[0].UID).To(Equal(ours.UID))
+		})
+	}
+	t.Run("another failure", func(t *testing.T) {
+		g := NewWithT(t)
+		r, facts := world(t)
+		r.Client = interceptor.NewClient(r.Client.(client.WithWatch), interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return broken
+		}})
+		err := r.discover(t.Context(), facts, seeing(answering("10.0.1.1", "Worker", "w-1", "u1")))
+		g.Expect(err).To(MatchError("creating TalosMachine default/c1-w-1: no answer"))
+		g.Expect(facts.Machines).To(BeEmpty())
+	})
 }
 
 // After initial approval a machine that appears waits for a person.

@@ -62,7 +62,8 @@ func (r *Reconciler) beginParallel(s *scope, stage plan.Stage) {
 		return
 	}
 	for _, name := range pending {
-		if r.step(s, stage, s.candidate(name, stage), s.executor.Next); len(s.inHand(stage)) >= max(stage.Batch.Parallel, 1) {
+		r.step(s, stage, s.candidate(name, stage), s.executor.Next)
+		if len(s.inHand(stage)) >= max(stage.Batch.Parallel, 1) {
 			return
 		}
 	}

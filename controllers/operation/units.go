@@ -36,17 +36,10 @@ func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 		return
 	}
 	machine := s.Machine(unit.Name)
-	switch {
-	case machine == nil && !stage.Whole && s.givingUp:
-		s.park(unit, r.Clock.Now())
+	if !stage.Whole && !r.mayStep(s, unit, machine) {
 		return
-	case machine == nil && !stage.Whole:
-		s.fail(unit, kind.Action{Message: fmt.Sprintf("TalosMachine %q is gone", unit.Name)}, r.Clock.Now())
-		return
-	case unit.Step == "" && machine != nil && machine.Spec.Approval != v1alpha1.Approved:
-		s.waiting = append(s.waiting, gate.Wait{Gate: v1alpha1.MachineKnownGate, Message: fmt.Sprintf("machine %s is not approved (spec.approval)", unit.Name)})
-		return
-	case !s.settling && interrupted(unit) && declared.Repeat == kind.Safe:
+	}
+	if !s.settling && interrupted(unit) && declared.Repeat == kind.Safe {
 		r.claimAgain(s, unit, kind.Action{Step: unit.Step})
 		return
 	}
@@ -61,6 +54,21 @@ func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 		return
 	}
 	r.apply(s, stage, unit, next(s.kind, subject, seen))
+}
+
+// mayStep says whether the machine of a unit is there and may be begun with. If not, it does what is left to do.
+func (r *Reconciler) mayStep(s *scope, unit v1alpha1.UnitStatus, machine *v1alpha1.TalosMachine) bool {
+	switch {
+	case machine == nil && s.givingUp:
+		s.park(unit, r.Clock.Now())
+	case machine == nil:
+		s.fail(unit, kind.Action{Message: fmt.Sprintf("TalosMachine %q is gone", unit.Name)}, r.Clock.Now())
+	case unit.Step == "" && machine.Spec.Approval != v1alpha1.Approved:
+		s.waiting = append(s.waiting, gate.Wait{Gate: v1alpha1.MachineKnownGate, Message: fmt.Sprintf("machine %s is not approved (spec.approval)", unit.Name)})
+	default:
+		return true
+	}
+	return false
 }
 
 // awaitCall goes on with a claim that has no outcome. Either its task is under way, or a process ended in the middle of the call.

@@ -92,7 +92,7 @@ func (s *Service) write(ctx context.Context, in Import, endpoint v1alpha1.APIEnd
 		return nil, err
 	}
 	talosCluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
-	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(talosCluster), talosCluster); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(s.Client.Get(ctx, client.ObjectKeyFromObject(talosCluster), talosCluster)); err != nil {
 		return nil, fmt.Errorf("reading TalosCluster %s/%s: %w", in.Namespace, in.Name, err)
 	}
 	for _, secret := range []struct {

@@ -145,15 +145,52 @@ func TestImportKeepsOtherOwners(t *testing.T) {
 	}
 }
 
-// A context that somebody names changes nothing else about the access.
+// The Secrets that a TalosCluster names are those that get new credentials, whatever the names would be by default.
+func TestImportWritesTheSecretsOfItsAccess(t *testing.T) {
+	for name, row := range map[string]struct {
+		access     *v1alpha1.AccessSpec
+		kubeconfig string
+		talos      string
+	}{
+		"none":            {nil, "c1-kubeconfig", "c1-talosconfig"},
+		"both":            {&v1alpha1.AccessSpec{KubeconfigSecretName: "k", TalosconfigSecretName: "t"}, "k", "t"},
+		"one":             {&v1alpha1.AccessSpec{TalosconfigSecretName: "t"}, "c1-kubeconfig", "t"},
+		"a context alone": {&v1alpha1.AccessSpec{TalosconfigContext: "x"}, "c1-kubeconfig", "c1-talosconfig"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, in := newWorld(t, &v1alpha1.TalosCluster{ObjectMeta: named("c1", "c1"), Spec: v1alpha1.TalosClusterSpec{Access: row.access}}), brought(t)
+			imported, err := w.Import(w.ctx, in)
+			w.g.Expect(err).NotTo(HaveOccurred())
+			list := &corev1.SecretList{}
+			w.g.Expect(w.Client.List(w.ctx, list)).To(Succeed())
+			data := map[string]map[string][]byte{}
+			for _, secret := range list.Items {
+				data[secret.Name] = secret.Data
+			}
+			w.g.Expect(data).To(Equal(map[string]map[string][]byte{row.kubeconfig: {"value": in.Kubeconfig}, row.talos: {"talosconfig": in.Talosconfig}}))
+			w.g.Expect(imported.KubeconfigSecretName()).To(Equal(row.kubeconfig), "the hub reads what was written")
+			w.g.Expect(imported.TalosconfigSecretName()).To(Equal(row.talos))
+		})
+	}
+}
+
+// A context that somebody names changes nothing else about the access. Without one the kept context goes: what was checked is what is
+// used from now on.
 func TestImportKeepsAccess(t *testing.T) {
 	for name, row := range map[string]struct {
 		context      string
 		before, want *v1alpha1.AccessSpec
 	}{
 		"no context, no access": {"", nil, nil},
-		"no context":            {"", &v1alpha1.AccessSpec{TalosconfigContext: "old"}, &v1alpha1.AccessSpec{TalosconfigContext: "old"}},
-		"the first context":     {"x", nil, &v1alpha1.AccessSpec{TalosconfigContext: "x"}},
+		"no context":            {"", &v1alpha1.AccessSpec{TalosconfigContext: "old"}, &v1alpha1.AccessSpec{}},
+		"no context, and Secrets": {
+			"", &v1alpha1.AccessSpec{KubeconfigSecretName: "k", TalosconfigSecretName: "t", TalosconfigContext: "old"},
+			&v1alpha1.AccessSpec{KubeconfigSecretName: "k", TalosconfigSecretName: "t"},
+		},
+		"no context, and there was none": {
+			"", &v1alpha1.AccessSpec{KubeconfigSecretName: "k"}, &v1alpha1.AccessSpec{KubeconfigSecretName: "k"},
+		},
+		"the first context": {"x", nil, &v1alpha1.AccessSpec{TalosconfigContext: "x"}},
 		"another context": {
 			"x", &v1alpha1.AccessSpec{KubeconfigSecretName: "k", TalosconfigSecretName: "t", TalosconfigContext: "old"},
 			&v1alpha1.AccessSpec{KubeconfigSecretName: "k", TalosconfigSecretName: "t", TalosconfigContext: "x"},
@@ -221,17 +258,21 @@ func TestImportRefuses(t *testing.T) {
 			w.g.Expect(w.writes).To(BeEmpty())
 		})
 	}
-	for name, ref := range map[string]clusterv1.ContractVersionedObjectReference{
-		"another kind":      {APIGroup: "ichor.maesh.dev", Kind: "DockerCluster", Name: "c1"},
-		"another API group": {APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "TalosCluster", Name: "c1"},
-		"another name":      {APIGroup: "ichor.maesh.dev", Kind: "TalosCluster", Name: "c2"},
-		"no infrastructure": {},
+	for name, row := range map[string]struct {
+		ref  clusterv1.ContractVersionedObjectReference
+		text string
+	}{
+		"another kind":      {clusterv1.ContractVersionedObjectReference{APIGroup: "ichor.maesh.dev", Kind: "DockerCluster", Name: "c1"}, "ichor.maesh.dev DockerCluster c1"},
+		"another API group": {clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "TalosCluster", Name: "c1"}, "infrastructure.cluster.x-k8s.io TalosCluster c1"},
+		"another name":      {clusterv1.ContractVersionedObjectReference{APIGroup: "ichor.maesh.dev", Kind: "TalosCluster", Name: "c2"}, "ichor.maesh.dev TalosCluster c2"},
+		"no infrastructure": {clusterv1.ContractVersionedObjectReference{}, "  "},
 	} {
 		t.Run("the Cluster of somebody else, with "+name, func(t *testing.T) {
-			theirs := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}, Spec: clusterv1.ClusterSpec{InfrastructureRef: ref}}
+			theirs := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}, Spec: clusterv1.ClusterSpec{InfrastructureRef: row.ref}}
 			w := newWorld(t, theirs)
 			_, err := w.Import(w.ctx, brought(t))
-			w.g.Expect(err).To(MatchError(fmt.Sprintf("there is a Cluster default/c1 already, and it belongs to infrastructure %q: choose another name", ref.Kind)))
+			w.g.Expect(err).To(MatchError(fmt.Sprintf(
+				"there is a Cluster default/c1 already, and its infrastructure is %q and not \"ichor.maesh.dev TalosCluster c1\": choose another name", row.text)))
 			w.g.Expect(w.writes).To(BeEmpty())
 			after := &clusterv1.Cluster{}
 			w.get(after, "c1")

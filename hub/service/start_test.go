@@ -40,6 +40,30 @@ func TestPlanTalosUpgrade(t *testing.T) {
 	w.g.Expect(errors.As(err, new(*NotFoundError))).To(BeTrue())
 }
 
+// What an upgrade of Talos does not bring about is no part of what it expects, and a reboot expects nothing.
+func TestPlansAreNarrow(t *testing.T) {
+	objects := cluster()
+	spec := &objects[0].(*v1alpha1.TalosCluster).Spec
+	spec.SchematicID, spec.KubernetesVersion, spec.CNI = "s1", "v1.36.0", &v1alpha1.CNISpec{CiliumVersion: "1.18.2"}
+	w := newWorld(t, objects...)
+	want := v1alpha1.OperationTarget{TalosVersion: "v1.14.1", SchematicID: "s1"}
+	start := w.planUpgrade("v1.14.1")
+	w.g.Expect(start.Spec.ExpectedTarget).To(HaveValue(Equal(want)))
+	w.g.Expect(start.Plan.Target).To(Equal(want))
+	start, err := w.PlanReboot(w.ctx, machine("c1-w-1", "c1", "w-1", "Worker"), "")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(start.Spec.ExpectedTarget).To(BeNil())
+	w.g.Expect(start.Plan.Target).To(BeZero())
+}
+
+// Case F8: whoever asks for a Talos that this hub does not know is told what helps.
+func TestCaseF8NewerThanTheHub(t *testing.T) {
+	w := newWorld(t, cluster()...)
+	_, err := w.Create(w.ctx, w.planUpgrade("v1.99.0"))
+	w.g.Expect(err).To(MatchError(ContainSubstring("and not v1.99.0 (upgrade the hub first)")))
+	w.g.Expect(w.writes).To(BeEmpty())
+}
+
 func TestPlanReboot(t *testing.T) {
 	w := newWorld(t, cluster()...)
 	start, err := w.PlanReboot(w.ctx, machine("c1-w-1", "c1", "w-1", "Worker"), "PowerCycle")
@@ -165,6 +189,20 @@ func TestAtTarget(t *testing.T) {
 				m.Status.TalosVersion, m.Spec.Approval = "v1.13.9", "Pending"
 			}
 		}, target, "", true},
+		"all, and all are held": {func(_ int, m *v1alpha1.TalosMachine) {
+			at(m)
+			m.Annotations = map[string]string{"ichor.maesh.dev/upgrade-hold": ""}
+		}, target, "", false},
+		"none, and all are held": {func(_ int, m *v1alpha1.TalosMachine) {
+			m.Annotations = map[string]string{"ichor.maesh.dev/upgrade-hold": ""}
+		}, target, "", false},
+		"all but one that has not told": {func(i int, m *v1alpha1.TalosMachine) {
+			if i > 0 {
+				at(m)
+			} else {
+				m.Status = v1alpha1.TalosMachineStatus{}
+			}
+		}, target, "", false},
 		"nobody is approved (A17)": {func(_ int, m *v1alpha1.TalosMachine) { m.Spec.Approval = "Pending" }, target, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {

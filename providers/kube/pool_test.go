@@ -286,11 +286,19 @@ func TestVersion(t *testing.T) {
 func TestVersionHeedsItsContext(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	c := answering(t, func(_ http.ResponseWriter, r *http.Request) {
+	over := make(chan struct{})
+	c := answering(t, func(http.ResponseWriter, *http.Request) {
 		cancel() // The question has arrived.
-		<-r.Context().Done()
+		<-over
 	})
-	_, err := c.Version(ctx)
+	t.Cleanup(func() { close(over) })
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Version(ctx)
+		ended <- err
+	}()
+	var err error
+	g.Eventually(ended, "10s").Should(Receive(&err))
 	g.Expect(err).To(MatchError(context.Canceled))
 	g.Expect(Trouble(err)).To(Equal("no answer"))
 }

@@ -126,7 +126,9 @@ func testUpdate(t *testing.T, c client.Client) {
 		"the kind":         {func(o *v1alpha1.TalosOperation) { o.Spec.Kind, o.Spec.Node = v1alpha1.TalosKind, nil }, "kind is immutable"},
 		"the machine":      {func(o *v1alpha1.TalosOperation) { o.Spec.Node.Machine = "n" }, "node is immutable"},
 		"another override": {func(o *v1alpha1.TalosOperation) { o.Spec.Overrides = []v1alpha1.GateOverride{{Gate: "g", Reason: "r"}} }, "spec is immutable"},
-		"an expectation":   {func(o *v1alpha1.TalosOperation) { o.Spec.ExpectedTarget = &v1alpha1.OperationTarget{TalosVersion: "v1.14.1"} }, "spec is immutable"},
+		"an expectation": {func(o *v1alpha1.TalosOperation) {
+			o.Spec.ExpectedTarget = &v1alpha1.OperationTarget{TalosVersion: "v1.14.1"}
+		}, "spec is immutable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

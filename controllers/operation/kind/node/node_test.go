@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
@@ -68,6 +70,57 @@ func TestNextWaitsForAMachineThatDoesNotAnswer(t *testing.T) {
 	NewWithT(t).Expect(New(nil, nil).Next(kind.Scope{}, unit(""), kind.Observation{TalosTrouble: "no answer"})).To(Equal(kind.Action{
 		Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-w-1 does not answer: no answer",
 	}))
+}
+
+// Case B10: nothing begins with a machine that is another, or does not tell who it is.
+func TestCaseB10NextChecksTheIdentityFirst(t *testing.T) {
+	for uuid, want := range map[string]kind.Action{
+		"uuid-1": {Verdict: "Call", Step: "Draining"},
+		"uuid-2": {Verdict: "Fail", Message: `the machine at 10.0.1.1 has UUID "uuid-2", but c1-w-1 has UUID "uuid-1"`},
+		"":       {Verdict: "Wait", Message: "waiting until the machine tells its UUID"},
+	} {
+		seen := kind.Observation{Talos: talos.Machine{BootID: "old", UUID: uuid}, Node: &kube.Node{Name: "w-1"}}
+		NewWithT(t).Expect(New(nil, nil).Next(kind.Scope{Machines: 2}, unit(""), seen)).To(Equal(want), uuid)
+	}
+}
+
+// What failed is given up: the own cordon goes, and the machine is not asked for anything, even after its reboot.
+func TestSettleAfterAFailure(t *testing.T) {
+	own := &kube.Node{Name: "w-1", Unschedulable: true, CordonedBy: "default/op-1"}
+	park, uncordon := kind.Action{Verdict: "Park"}, kind.Action{Verdict: "Call", Step: "Uncordoning"}
+	for name, row := range map[string]struct {
+		step v1alpha1.OperationStep
+		node *kube.Node
+		want kind.Action
+	}{
+		"before anything":        {"", &kube.Node{Name: "w-1"}, park},
+		"drain":                  {"Draining", own, uncordon},
+		"reboot":                 {"Rebooting", own, uncordon},
+		"reboot, undone already": {"Rebooting", &kube.Node{Name: "w-1"}, park},
+		"did not come back":      {"Verifying", own, uncordon},
+		"cordoned by another":    {"Verifying", &kube.Node{Name: "w-1", Unschedulable: true, CordonedBy: "default/op-0"}, park},
+		"uncordoning":            {"Uncordoning", own, park},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			executor, scope := New(nil, nil), kind.Scope{Owner: "default/op-1", Machines: 2}
+			seen := kind.Observation{Talos: talos.Machine{BootID: "old", UUID: "uuid-1", Stage: "running", Ready: true}, Node: row.node}
+			u := unit(row.step)
+			u.Status.PreRebootBootID = "old"
+			u.Status.Outcome = &v1alpha1.CallOutcome{Result: "Failed", Class: "Retryable", Message: "it broke"}
+			u.Status.FailureTime = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+			g.Expect(executor.Settle(scope, u, seen)).To(Equal(row.want))
+		})
+	}
+	t.Run("what has not failed for good goes on", func(t *testing.T) {
+		u := unit("Rebooting")
+		u.Status.PreRebootBootID = "old"
+		u.Status.Outcome = &v1alpha1.CallOutcome{Result: "Failed", Class: "Retryable", Message: "it broke"}
+		seen := kind.Observation{Talos: talos.Machine{BootID: "old", UUID: "uuid-1", Stage: "running"}, Node: own}
+		NewWithT(t).Expect(New(nil, nil).Settle(kind.Scope{Owner: "default/op-1", Machines: 2}, u, seen)).To(Equal(kind.Action{
+			Verdict: "Call", Step: "Rebooting", PreRebootBootID: "old",
+		}))
+	})
 }
 
 // A pause in the middle of the drain takes the machine back to where it was, and not to the end of its operation.

@@ -85,6 +85,17 @@ func TestInstallerExitCodes(t *testing.T) {
 	}
 }
 
+// Without the name of an image there is nothing to install, and a machine must not be asked to.
+func TestInstallNeedsAnImage(t *testing.T) {
+	g := NewWithT(t)
+	e, machines, scope := world()
+	outcome, err := e.Do(t.Context(), scope, unit("Upgrade", "Installing"), "Installing")
+	g.Expect(err).To(MatchError("it is not known which image the machine has pulled"))
+	g.Expect(outcome).To(BeZero())
+	g.Expect(e.Classify(err)).To(BeEquivalentTo("Permanent"))
+	g.Expect(machines.Calls()).To(BeEmpty())
+}
+
 // Case B10, before the first byte is written.
 func TestCaseB10NothingIsInstalledOnAnotherMachine(t *testing.T) {
 	for _, step := range []v1alpha1.OperationStep{"Pulling", "Installing"} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
@@ -45,6 +46,12 @@ func failed(u *v1alpha1.UnitStatus) {
 	u.Outcome = &v1alpha1.CallOutcome{Result: "Failed", Class: "Permanent", Message: "it broke"}
 }
 
+// gaveUp is a unit whose failure paused the operation.
+func gaveUp(u *v1alpha1.UnitStatus) {
+	failed(u)
+	u.FailureTime = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+}
+
 func resolved(image string) func(*v1alpha1.UnitStatus) {
 	return func(u *v1alpha1.UnitStatus) { u.ResolvedImage = image }
 }
@@ -63,6 +70,16 @@ func runs(version, schematic string, change ...func(*talos.Machine)) kind.Observ
 	return seen
 }
 
+// cordoned is what was seen, with the own cordon on the Node.
+func cordoned(seen kind.Observation) kind.Observation {
+	node := *seen.Node
+	node.Unschedulable, node.CordonedBy = true, "default/op-1"
+	seen.Node = &node
+	return seen
+}
+
+func stranger(m *talos.Machine)   { m.UUID = "uuid-2" }
+func nameless(m *talos.Machine)   { m.UUID = "" }
 func pendingKey(m *talos.Machine) { m.UpgradePending = true }
 func booting(m *talos.Machine)    { m.Stage, m.Ready = "booting", false }
 func notReady(m *talos.Machine)   { m.Ready = false }
@@ -78,6 +95,8 @@ var done = kind.Action{Verdict: "Done"}
 func executor() *Executor { return New(nil, nil, "factory.talos.dev") }
 
 func TestBegin(t *testing.T) {
+	pulled := resolved("factory.talos.dev/metal-installer/" + schematicA + ":v1.14.1")
+	another := fail(`the machine at 10.0.1.1 has UUID "uuid-2", but c1-w-1 has UUID "uuid-1"`, "")
 	unsettled := kind.Action{Verdict: "Wait", Reason: "MachineSettled", Message: "c1-w-1 has not found its new system good yet"}
 	for name, row := range map[string]struct {
 		scope kind.Scope
@@ -94,15 +113,33 @@ func TestBegin(t *testing.T) {
 		"there, not found good, pull":    {to("v1.14.1", schematicA), "Pull", runs("v1.14.1", schematicA, pendingKey), unsettled},
 		"installed, not rebooted":        {to("v1.14.1", ""), "Upgrade", runs("v1.13.9", schematicA, pendingKey), call("Installing")},
 		"dark":                           {to("v1.14.1", ""), "Upgrade", kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-w-1 does not answer: no answer"}},
+		"another machine (B10)":          {to("v1.14.1", ""), "Upgrade", runs("v1.13.9", schematicA, stranger), another},
+		"another, to be pulled for":      {to("v1.14.1", ""), "Pull", runs("v1.13.9", schematicA, stranger), another},
+		"another, which is there":        {to("v1.14.1", ""), "Upgrade", runs("v1.14.1", schematicA, stranger), another},
+		"another, too old a host":        {to("v1.14.1", ""), "Pull", runs("v1.12.4", schematicA, stranger), another},
+		"does not tell who it is":        {to("v1.14.1", ""), "Upgrade", runs("v1.14.1", schematicA, nameless), kind.Action{Verdict: "Wait", Message: "waiting until the machine tells its UUID"}},
 		"too old a host":                 {to("v1.14.1", ""), "Pull", runs("v1.12.4", schematicA), fail("c1-w-1 runs Talos v1.12.4; this hub upgrades machines from v1.13 on", "")},
 		"newer than the target":          {to("v1.14.1", ""), "Pull", runs("v1.14.2", schematicA), fail("c1-w-1: v1.14.1 is older than the running v1.14.2: a downgrade is no upgrade", "")},
 		"schematic unknown (C10)":        {to("v1.14.1", ""), "Pull", runs("v1.13.9", ""), fail("c1-w-1 does not tell its schematic: set spec.schematicID of the TalosCluster", "")},
 		"schematic unknown, but ordered": {to("v1.14.1", schematicA), "Pull", runs("v1.13.9", ""), call("Pulling")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(executor().Next(row.scope, unit(row.stage, ""), row.seen)).To(Equal(row.want))
+			NewWithT(t).Expect(executor().Next(row.scope, unit(row.stage, "", pulled), row.seen)).To(Equal(row.want))
 		})
 	}
+}
+
+// A machine that came too late for the first stage, or whose status was lost, pulls before it installs.
+func TestPullsBeforeItInstalls(t *testing.T) {
+	g := NewWithT(t)
+	scope, seen := to("v1.14.1", ""), runs("v1.13.9", schematicA)
+	g.Expect(executor().Next(scope, unit("Upgrade", ""), seen)).To(Equal(call("Pulling")))
+	g.Expect(executor().Next(scope, unit("Upgrade", "Pulling", succeeded), seen)).To(Equal(call("Installing")))
+	g.Expect(executor().Next(scope, unit("Upgrade", "Pulling", succeeded), kind.Observation{})).To(Equal(call("Installing")), "without a look")
+	g.Expect(executor().Next(scope, unit("Upgrade", "Pulling", failed), seen)).To(Equal(fail("Pulling failed: it broke", "")))
+	g.Expect(executor().Next(scope, unit("Upgrade", ""), runs("v1.14.1", schematicA))).To(Equal(done), "what is there needs no image")
+	g.Expect(executor().Next(scope, unit("Pull", "Pulling", succeeded), seen)).To(Equal(done), "the first stage only pulls")
+	g.Expect(executor().Settle(scope, unit("Upgrade", "Pulling", succeeded), seen)).To(Equal(kind.Action{Verdict: "Park"}), "nothing is installed yet")
 }
 
 // A skipped minor is the only path that may be overridden, and from v1.13 there is none to skip to yet; so the gate is asked by itself.
@@ -130,7 +167,8 @@ func TestNext(t *testing.T) {
 		"installed":                      {to("v1.14.1", ""), unit("Upgrade", "Installing", succeeded), runs("v1.13.9", schematicA), call("Draining")},
 		"installed, then dark":           {to("v1.14.1", ""), unit("Upgrade", "Installing", succeeded), kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-w-1 does not answer: no answer"}},
 		"install failed":                 {to("v1.14.1", ""), unit("Upgrade", "Installing", failed), runs("v1.13.9", schematicA), fail("Installing failed: it broke", "")},
-		"drained, does not install (C1)": {to("v1.14.1", ""), unit("Upgrade", "Draining", succeeded), runs("v1.13.9", schematicA), kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: "new"}},
+		"drained, does not install (C1)": {to("v1.14.1", ""), unit("Upgrade", "Draining", succeeded), cordoned(runs("v1.13.9", schematicA)), kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: "new"}},
+		"drained, and uncordoned since":  {to("v1.14.1", ""), unit("Upgrade", "Draining", succeeded), runs("v1.13.9", schematicA), call("Draining")},
 		"there":                          {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA), done},
 		"fell back (C2)":                 {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.13.9", schematicA), fail(fellBack, "Installing")},
 		"fell back, seen early":          {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.13.9", schematicA, booting), fail(fellBack, "Installing")},
@@ -139,7 +177,7 @@ func TestNext(t *testing.T) {
 		"schematic not known yet":        {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", "", booting), kind.Action{Verdict: "Wait", Message: `waiting for stage running, the machine is in stage "booting"`}},
 		"not committed":                  {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA, pendingKey), kind.Action{Verdict: "Wait", Message: "waiting until Talos has found the new system good"}},
 		"not committed, not ready":       {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA, pendingKey, notReady), kind.Action{Verdict: "Wait", Message: "waiting until the machine is ready: []"}},
-		"another machine (B10)":          {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.13.9", schematicA, func(m *talos.Machine) { m.UUID = "uuid-2" }), fail(`the machine at 10.0.1.1 has UUID "uuid-2", but c1-w-1 has UUID "uuid-1"`, "")},
+		"another machine (B10)":          {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.13.9", schematicA, stranger), fail(`the machine at 10.0.1.1 has UUID "uuid-2", but c1-w-1 has UUID "uuid-1"`, "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(executor().Next(row.scope, row.unit, row.seen)).To(Equal(row.want))
@@ -162,7 +200,37 @@ func TestSettle(t *testing.T) {
 		"install failed": {unit("Upgrade", "Installing", failed), fail("Installing failed: it broke", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(executor().Settle(to("v1.14.1", ""), row.unit, runs("v1.13.9", schematicA))).To(Equal(row.want))
+			NewWithT(t).Expect(executor().Settle(to("v1.14.1", ""), row.unit, cordoned(runs("v1.13.9", schematicA)))).To(Equal(row.want))
+		})
+	}
+}
+
+// What failed is given up, even where the new system waits for its boot: the own cordon goes, and nothing is installed or rebooted.
+func TestSettleAfterAFailure(t *testing.T) {
+	park := kind.Action{Verdict: "Park"}
+	before, after := runs("v1.13.9", schematicA), runs("v1.14.1", schematicB)
+	noKube := kind.Observation{Talos: before.Talos, NodeTrouble: "no answer"}
+	for name, row := range map[string]struct {
+		stage string
+		step  v1alpha1.OperationStep
+		seen  kind.Observation
+		want  kind.Action
+	}{
+		"before anything":            {"Upgrade", "", before, park},
+		"pull":                       {"Pull", "Pulling", before, park},
+		"install":                    {"Upgrade", "Installing", before, park},
+		"install, cordoned before":   {"Upgrade", "Installing", cordoned(before), call("Uncordoning")},
+		"drain":                      {"Upgrade", "Draining", before, park},
+		"drain, still cordoned":      {"Upgrade", "Draining", cordoned(before), call("Uncordoning")},
+		"reboot":                     {"Upgrade", "Rebooting", cordoned(before), call("Uncordoning")},
+		"fell back":                  {"Upgrade", "Verifying", cordoned(before), call("Uncordoning")},
+		"schematic lost":             {"Upgrade", "Verifying", cordoned(after), call("Uncordoning")},
+		"no Kubernetes":              {"Upgrade", "Verifying", noKube, kind.Action{Verdict: "Wait", Message: "waiting for the Kubernetes API, to take the cordon off: no answer"}},
+		"uncordoning":                {"Upgrade", "Uncordoning", cordoned(after), park},
+		"uncordoned, without a look": {"Upgrade", "Uncordoning", kind.Observation{}, park},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(executor().Settle(to("v1.14.1", ""), unit(row.stage, row.step, gaveUp), row.seen)).To(Equal(row.want))
 		})
 	}
 }
@@ -170,7 +238,7 @@ func TestSettle(t *testing.T) {
 func TestSteps(t *testing.T) {
 	NewWithT(t).Expect(executor().Steps()).To(Equal([]kind.Step{
 		{Name: "Pulling", Repeat: "Safe", Blind: true, Cancel: true, Timeout: 10 * time.Minute},
-		{Name: "Installing", Repeat: "Safe", Unsafe: true, Timeout: 10 * time.Minute},
+		{Name: "Installing", Repeat: "Safe", Gated: true, Unsafe: true, Timeout: 10 * time.Minute},
 		{Name: "Forfeiting", Repeat: "Safe", Unsafe: true, Timeout: 2 * time.Minute},
 		{Name: "Draining", Repeat: "Safe", Unsafe: true, Timeout: 10 * time.Minute},
 		{Name: "Rebooting", Repeat: "BootIDGuarded", Gated: true, Unsafe: true, Timeout: 15 * time.Minute},

@@ -175,7 +175,7 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 // Classify implements kind.Executor. An installer that ended has answered: whether it runs once more is for a person to say.
 func (e *Executor) Classify(err error) v1alpha1.ErrorClass {
 	var installer *InstallerError
-	if errors.As(err, &installer) {
+	if errors.As(err, &installer) || errors.Is(err, errNoImage) {
 		return v1alpha1.ErrorPermanent
 	}
 	return reboot.Classify(err)
