@@ -85,21 +85,30 @@ func set(cluster *v1alpha1.TalosCluster, kind string, status metav1.ConditionSta
 // setVersions keeps the versions of machines that do not answer as they were last seen.
 func setVersions(facts targets.Facts, seen probe) {
 	status := &facts.Cluster.Status
-	var running []string
+	all := make([]*v1alpha1.TalosMachine, 0, len(facts.Machines))
 	for i := range facts.Machines {
 		machine := &facts.Machines[i]
-		if version := machine.Status.TalosVersion; version != "" && !slices.Contains(running, version) {
-			running = append(running, version)
-		}
+		all = append(all, machine)
 		if leads(machine, seen) {
 			status.EtcdLeader = machine.Name
 		}
 	}
-	slices.SortFunc(running, compareVersions)
-	status.TalosVersions = running
+	status.TalosVersions = versionsOf(all)
 	if seen.kubernetesVersion != "" {
 		status.KubernetesVersion = seen.kubernetesVersion
 	}
+}
+
+// versionsOf are the different versions of Talos that machines run, lowest first.
+func versionsOf(machines []*v1alpha1.TalosMachine) []string {
+	var running []string
+	for _, machine := range machines {
+		if version := machine.Status.TalosVersion; version != "" && !slices.Contains(running, version) {
+			running = append(running, version)
+		}
+	}
+	slices.SortFunc(running, compareVersions)
+	return running
 }
 
 // compareVersions orders versions, and what is none of them by its text.
@@ -204,7 +213,7 @@ func etcdViews(facts targets.Facts, seen probe) map[string]gate.EtcdView {
 
 func setSpecInSync(facts targets.Facts) {
 	cluster := facts.Cluster
-	desired, running := cluster.Spec.TalosVersion, cluster.Status.TalosVersions
+	desired, running := cluster.Spec.TalosVersion, versionsOf(facts.Approved())
 	switch {
 	case desired == "":
 		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionTrue, v1alpha1.SpecNotDeclaredReason, "")

@@ -48,6 +48,7 @@ func (r *Reconciler) discover(ctx context.Context, facts *targets.Facts, seen pr
 // create creates a TalosMachine. A name that another cluster's machine has gets some of the UUID behind it; a machine that is there
 // already, and only not in the cache yet, is taken as it is.
 func (r *Reconciler) create(ctx context.Context, made *v1alpha1.TalosMachine) (*v1alpha1.TalosMachine, error) {
+	wanted := made.Name
 	for range 2 {
 		created := made.DeepCopy()
 		err := r.Client.Create(ctx, created)
@@ -66,7 +67,7 @@ func (r *Reconciler) create(ctx context.Context, made *v1alpha1.TalosMachine) (*
 		}
 		made.Name = withUUID(made.Name, made.Spec.UUID)
 	}
-	return nil, fmt.Errorf("no name is free for the machine with UUID %q: %s is taken too", made.Spec.UUID, made.Name)
+	return nil, fmt.Errorf("no name is free for the machine with UUID %q: %s and %s are taken", made.Spec.UUID, wanted, withUUID(wanted, made.Spec.UUID))
 }
 
 func inOrder(machines map[string]found) []found {

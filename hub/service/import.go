@@ -105,8 +105,13 @@ func (s *Service) write(ctx context.Context, in Import, endpoint v1alpha1.APIEnd
 	} {
 		object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: secret.name}}
 		_, err := controllerutil.CreateOrPatch(ctx, s.Client, object, func() error {
-			object.Type = secret.kind
-			object.Data = map[string][]byte{secret.key: secret.data}
+			if object.CreationTimestamp.IsZero() { // The type of a Secret that somebody else made stays, and cannot change.
+				object.Type = secret.kind
+			}
+			if object.Data == nil {
+				object.Data = map[string][]byte{}
+			}
+			object.Data[secret.key] = secret.data
 			return s.belong(object, cluster)
 		})
 		if err != nil {

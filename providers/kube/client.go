@@ -33,7 +33,11 @@ type connection struct {
 
 // version asks the API server who it is. The discovery client would not heed ctx.
 func (c *connection) version(ctx context.Context) ([]byte, error) {
-	return c.clients.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	result := c.clients.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err // In the server's own words, which Raw has not.
+	}
+	return result.Raw()
 }
 
 func (c *connection) Version(ctx context.Context) (string, error) {
@@ -174,7 +178,7 @@ type lastWords struct {
 // Write implements io.Writer.
 func (w *lastWords) Write(p []byte) (int, error) {
 	lines := strings.Split(strings.TrimSpace(string(p)), "\n")
-	if last := lines[len(lines)-1]; last != "" {
+	if last := lines[len(lines)-1]; last != "" && !strings.HasPrefix(last, "WARNING: ") { // What it leaves alone is no trouble.
 		w.mu.Lock()
 		w.line = last
 		w.mu.Unlock()

@@ -166,7 +166,8 @@ func TestNext(t *testing.T) {
 		"pull failed":                    {to("v1.14.1", ""), unit("Pull", "Pulling", failed), runs("v1.13.9", schematicA), fail("Pulling failed: it broke", "")},
 		"installed":                      {to("v1.14.1", ""), unit("Upgrade", "Installing", succeeded), runs("v1.13.9", schematicA), call("Draining")},
 		"installed, then dark":           {to("v1.14.1", ""), unit("Upgrade", "Installing", succeeded), kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-w-1 does not answer: no answer"}},
-		"install failed":                 {to("v1.14.1", ""), unit("Upgrade", "Installing", failed), runs("v1.13.9", schematicA), fail("Installing failed: it broke", "")},
+		"install failed":                 {to("v1.14.1", ""), unit("Upgrade", "Installing", failed, resolved("image")), runs("v1.13.9", schematicA), fail("Installing failed: it broke", "")},
+		"install failed without image":   {to("v1.14.1", ""), unit("Upgrade", "Installing", failed), runs("v1.13.9", schematicA), fail("Installing failed: it broke", "Pulling")},
 		"drained, does not install (C1)": {to("v1.14.1", ""), unit("Upgrade", "Draining", succeeded), cordoned(runs("v1.13.9", schematicA)), kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: "new"}},
 		"drained, and uncordoned since":  {to("v1.14.1", ""), unit("Upgrade", "Draining", succeeded), runs("v1.13.9", schematicA), call("Draining")},
 		"there":                          {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA), done},
@@ -197,7 +198,7 @@ func TestSettle(t *testing.T) {
 		"pull cancelled": {unit("Pull", "Pulling", failed), park},
 		"installed":      {unit("Upgrade", "Installing", succeeded), call("Draining")},
 		"drained":        {unit("Upgrade", "Draining", succeeded), kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: "new"}},
-		"install failed": {unit("Upgrade", "Installing", failed), fail("Installing failed: it broke", "")},
+		"install failed": {unit("Upgrade", "Installing", failed, resolved("image")), fail("Installing failed: it broke", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(executor().Settle(to("v1.14.1", ""), row.unit, cordoned(runs("v1.13.9", schematicA)))).To(Equal(row.want))

@@ -69,6 +69,8 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 		return kind.Action{Verdict: kind.Done}
 	case step == v1alpha1.InstallingStep && !unit.Failed():
 		return afterInstall(scope, unit, seen)
+	case step == v1alpha1.InstallingStep && unit.Status.ResolvedImage == "":
+		return kind.FailStep(unit, v1alpha1.PullingStep)
 	case step == v1alpha1.PullingStep, step == v1alpha1.InstallingStep:
 		return kind.FailStep(unit, "")
 	}
