@@ -6,10 +6,6 @@ package scale_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +16,7 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/scheme"
 	"ichor.maesh.dev/hub/test/e2e"
+	"ichor.maesh.dev/hub/test/framework"
 	"ichor.maesh.dev/hub/test/sim"
 )
 
@@ -69,9 +66,10 @@ func BenchmarkIdleMemory(b *testing.B) {
 				i, _ := install(ctx, b, sim.Demo(clusters)...)
 				settle := time.NewTimer(30 * time.Second) // Two garbage collections and three probes.
 				<-settle.C
-				hub, plane := residentMemory(b, i.HubPID()), residentMemory(b, child(b, i.HubPID()))
-				b.ReportMetric(hub, "MB/hub")
-				b.ReportMetric(plane, "MB/apiserver")
+				reportMemory(b, i.HubPID(), "MB/hub")
+				plane, err := framework.Child(i.HubPID())
+				NewWithT(b).Expect(err).NotTo(HaveOccurred())
+				reportMemory(b, plane, "MB/apiserver")
 				cancel()
 			}
 		})
@@ -140,44 +138,9 @@ func countStatusWrites(ctx context.Context, b *testing.B, c client.WithWatch) fu
 	return func() int { return <-done }
 }
 
-// residentMemory is the resident memory of a process in megabytes of 1,000,000 bytes.
-func residentMemory(b *testing.B, pid int) float64 {
+func reportMemory(b *testing.B, pid int, unit string) {
 	b.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kilobytes, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			return kilobytes * 1024 / 1e6
-		}
-	}
-	b.Fatalf("process %d has no VmRSS", pid)
-	return 0
-}
-
-// child is the only child of a process: the hub's API server. Any of its threads may have started it.
-func child(b *testing.B, pid int) int {
-	b.Helper()
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, list := range lists {
-		children, err := os.ReadFile(list)
-		if err != nil || len(strings.Fields(string(children))) == 0 {
-			continue
-		}
-		found, err := strconv.Atoi(strings.Fields(string(children))[0])
-		if err != nil {
-			b.Fatal(err)
-		}
-		return found
-	}
-	b.Fatalf("process %d has no child", pid)
-	return 0
+	megabytes, err := framework.ResidentMemory(pid)
+	NewWithT(b).Expect(err).NotTo(HaveOccurred())
+	b.ReportMetric(megabytes, unit)
 }

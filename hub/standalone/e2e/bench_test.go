@@ -5,13 +5,13 @@
 package e2e
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"ichor.maesh.dev/hub/test/framework"
 )
 
 // settle is how long a hub is left alone before it counts as idle.
@@ -60,19 +60,11 @@ func BenchmarkIdle(b *testing.B) {
 // memory is the resident memory of a process in megabytes.
 func memory(tb testing.TB, pid int) float64 {
 	tb.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	megabytes, err := framework.ResidentMemory(pid)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	lines := bufio.NewScanner(bytes.NewReader(status))
-	for lines.Scan() {
-		var kilobytes float64
-		if _, err := fmt.Sscanf(lines.Text(), "VmRSS: %f kB", &kilobytes); err == nil {
-			return kilobytes / 1000
-		}
-	}
-	tb.Fatalf("process %d tells no memory", pid)
-	return 0
+	return megabytes
 }
 
 // cpuSeconds is the processor time that a process has used.

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// ResidentMemory is the resident memory of a process, in megabytes of 1,000,000 bytes. It is read from /proc.
+func ResidentMemory(pid int) (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading the memory of process %d: %w", pid, err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kilobytes, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kilobytes * 1024 / 1e6, err
+		}
+	}
+	return 0, fmt.Errorf("process %d tells no resident memory", pid)
+}
+
+// Child is the only child of a process, whichever of its threads started it. It is read from /proc.
+func Child(pid int) (int, error) {
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return 0, fmt.Errorf("finding the children of process %d: %w", pid, err)
+	}
+	for _, list := range lists {
+		if children, err := os.ReadFile(list); err == nil && len(strings.Fields(string(children))) > 0 {
+			return strconv.Atoi(strings.Fields(string(children))[0])
+		}
+	}
+	return 0, fmt.Errorf("process %d has no child", pid)
+}
