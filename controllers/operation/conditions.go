@@ -99,7 +99,7 @@ func setProgressing(s *scope) {
 	case s.op.Completed():
 		reason = v1alpha1.CompletedReason
 	case s.settling:
-		status, reason, message = metav1.ConditionTrue, v1alpha1.SettlingReason, "taking the machines in hand to a safe point: "+s.workingOn()
+		status, reason, message = metav1.ConditionTrue, v1alpha1.SettlingReason, "taking the machines in hand to a safe point: "+s.settlingOn()
 	case s.failing() != nil:
 		reason = v1alpha1.NotProgressingReason
 	case len(s.working) > 0:
@@ -121,6 +121,17 @@ func (s *scope) keepProgressing() {
 	if current == nil || current.Reason == v1alpha1.NotStartedReason || current.Reason == v1alpha1.NotProgressingReason {
 		set(s.op, v1alpha1.ProgressingCondition, metav1.ConditionTrue, v1alpha1.StartingReason, "looking at the target")
 	}
+}
+
+// settlingOn says what goes on while the operation settles, and what that waits for.
+func (s *scope) settlingOn() string {
+	doing := s.workingOn()
+	for _, wait := range s.waiting {
+		if wait.Gate != v1alpha1.StartingReason {
+			return strings.TrimPrefix(doing+", ", ", ") + "waiting at gate " + wait.Gate + ": " + wait.Message
+		}
+	}
+	return doing
 }
 
 func (s *scope) workingOn() string {

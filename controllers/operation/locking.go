@@ -33,7 +33,7 @@ func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err erro
 		return true, err
 	}
 	if s.op.Status.Target == nil {
-		if err := r.begin(ctx, s); err != nil || s.why != nil {
+		if stop, err := r.begin(ctx, s); stop || err != nil {
 			return true, err
 		}
 	}
@@ -43,13 +43,13 @@ func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err erro
 }
 
 // begin captures the target, as it is now and not as a cache remembers it. If that is refused, the lock goes back.
-func (r *Reconciler) begin(ctx context.Context, s *scope) error {
+func (r *Reconciler) begin(ctx context.Context, s *scope) (stop bool, err error) {
 	if err := r.loadFrom(ctx, s, r.APIReader); err != nil || s.Cluster == nil {
-		return errors.Join(err, r.release(ctx, s))
+		return true, errors.Join(err, r.release(ctx, s))
 	}
 	if refusals := r.refusals(s); len(refusals) > 0 {
 		r.refuse(s, refusals[0])
-		return r.release(ctx, s)
+		return true, r.release(ctx, s)
 	}
 	p, _ := s.executor.Plan(s.planFacts(r.Clock.Now()))
 	for _, bypassed := range p.Overridden {
@@ -58,7 +58,7 @@ func (r *Reconciler) begin(ctx context.Context, s *scope) error {
 	s.op.Status.Target = ptr.To(s.target())
 	s.op.Status.OperationID = lock.OperationID(s.op)
 	s.op.Status.StartTime = metav1.NewTime(r.Clock.Now())
-	return nil
+	return false, nil
 }
 
 // queued says what an operation waits for that is not the first in the queue: for whoever has the lock, or else for the first.
@@ -70,7 +70,7 @@ func (r *Reconciler) queued(ctx context.Context, s *scope, first *v1alpha1.Talos
 	return lockHeld(holder), nil
 }
 
-// errFenced means that another process acts for an operation that this one had entered. This one must not touch it any more.
+// errFenced means that another process acts for an operation that this one had entered. This one must not touch it any more, and ends.
 var errFenced = errors.New("another hub process acts for the operation")
 
 // enter makes sure that the lock names this operation and carries the epoch of this process. It takes a lock that was lost again, but
@@ -85,6 +85,7 @@ func (r *Reconciler) enter(ctx context.Context, s *scope) (ready bool, err error
 		case err != nil:
 			return false, err
 		case held && epoch != r.Locks.Epoch:
+			r.Fenced(errFenced)
 			return false, errFenced
 		}
 	}

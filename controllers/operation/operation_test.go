@@ -315,6 +315,36 @@ var _ = Describe("A failure", func() {
 		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot w1"}))
 	})
 
+	It("is not retried outside of a window, and keeps the lock", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 1)
+		f.talos.ExitWith(f.addresses["w1"], 7)
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring("exit code 7")))
+		f.talos.ExitWith(f.addresses["w1"], 0)
+		cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c"}}
+		closed := v1alpha1.MaintenanceWindow{Schedule: "0 0 29 2 *", DurationSeconds: 60}
+		change(ctx, cluster, func(c *v1alpha1.TalosCluster) { c.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{closed} })
+		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Annotations["ichor.maesh.dev/retry"] = "true" })
+		Eventually(now(ctx, op)).Should(And(bePaused("WaitingForWindow", Not(BeEmpty())), haveCondition("LockHeld", metav1.ConditionTrue, "Held", BeEmpty())))
+		Consistently(func() []string { return f.calls("Reboot") }, 300*time.Millisecond).Should(Equal([]string{"Reboot cp1"}))
+		change(ctx, cluster, func(c *v1alpha1.TalosCluster) { c.Spec.MaintenanceWindows = nil })
+		Eventually(now(ctx, op)).Should(beCompleted())
+	})
+
+	It("keeps the lock through a pause of the Cluster", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		f.talos.FallBack(f.addresses["w1"])
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(now(ctx, op)).Should(bePaused("StepFailed", Not(BeEmpty())))
+		capi := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c"}}
+		change(ctx, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
+		Eventually(now(ctx, op)).Should(And(bePaused("ClusterPaused", Not(BeEmpty())), haveCondition("LockHeld", metav1.ConditionTrue, "Held", BeEmpty())))
+		change(ctx, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
+		Eventually(now(ctx, op)).Should(bePaused("StepFailed", Not(BeEmpty())))
+	})
+
 	It("leaves no cordon behind when it is given up", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 2)
 		f.talos.FallBack(f.addresses["w1"])
@@ -593,6 +623,29 @@ var _ = Describe("The lock", func() {
 		Eventually(now(ctx, second)).Should(beCompleted())
 		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot cp1", "Reboot w1", "Reboot w2", "Reboot w2"}))
 		Eventually(now(ctx, op)).Should(beCompleted())
+	})
+
+	It("is given back when the operation is deleted during the reboot, once the machine is back", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		rebooted := f.talos.Rebooted
+		f.talos.Rebooted = func(address string, now talos.Machine) {
+			rebooted(address, now)
+			f.talos.Silence(address, true)
+		}
+		f.startHub()
+		op := f.create(ctx, "re", reboot("c-w1"))
+		Eventually(func() []string { return f.calls("Reboot") }).Should(HaveLen(1))
+		Eventually(now(ctx, op)).Should(stepOf("c-w1", v1alpha1.RebootingStep))
+		Expect(admin.Delete(ctx, op)).To(Succeed())
+		Eventually(now(ctx, op)).Should(haveCondition("Progressing", metav1.ConditionTrue, "Settling", ContainSubstring("c-w1: Rebooting")))
+		f.talos.Silence(f.addresses["w1"], false)
+		Eventually(func() bool { return admin.Get(ctx, client.ObjectKeyFromObject(op), op) != nil }).Should(BeTrue())
+		Expect(f.kube.Get("w1")).To(HaveField("Unschedulable", false))
+		lease := &coordinationv1.Lease{}
+		Consistently(func() (*string, error) {
+			err := admin.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: "c-ichor-lock"}, lease)
+			return lease.Spec.HolderIdentity, err
+		}, 500*time.Millisecond).Should(BeNil(), "nothing takes the lock back for an operation that is gone")
 	})
 
 	It("is given back when the operation is deleted in the middle, with the cordon", func(ctx SpecContext) {

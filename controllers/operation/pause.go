@@ -26,12 +26,8 @@ func (r *Reconciler) halted(s *scope) *pause {
 	case s.Cluster == nil:
 		return &pause{reason: v1alpha1.TargetMissingReason, message: fmt.Sprintf(
 			"there is no TalosCluster %q in namespace %q; import it with: ichor cluster import %[1]s", s.op.Spec.ClusterName, s.op.Namespace)}
-	case clusterPaused(s.CAPICluster):
-		return &pause{reason: v1alpha1.ClusterPausedReason, releases: true, message: fmt.Sprintf(
-			"Cluster %q is paused; the operation goes on when it is unpaused", s.op.Spec.ClusterName)}
-	case s.op.Paused():
-		return &pause{reason: v1alpha1.OperatorPausedReason, message: fmt.Sprintf(
-			"spec.paused is true; resume with: ichor operation resume %s", s.op.Name)}
+	case asked(s) != nil:
+		return asked(s)
 	case statusLost(s.op):
 		return &pause{reason: v1alpha1.StatusLostReason, message: fmt.Sprintf(
 			"the operation began at %s and its status is gone; check the machines, delete it and start again", s.op.Annotations[v1alpha1.StartedAtAnnotation])}
@@ -42,6 +38,30 @@ func (r *Reconciler) halted(s *scope) *pause {
 	case s.executor == nil:
 		return &pause{reason: v1alpha1.NoExecutorReason, message: fmt.Sprintf(
 			"this hub does not know operations of kind %q; a newer one may", s.op.Spec.Kind)}
+	}
+	return outsideWindow(s, r.Clock.Now())
+}
+
+// asked finds the rows that somebody asked for.
+func asked(s *scope) *pause {
+	switch {
+	case clusterPaused(s.CAPICluster):
+		return &pause{reason: v1alpha1.ClusterPausedReason, releases: true, message: fmt.Sprintf(
+			"Cluster %q is paused; the operation goes on when it is unpaused", s.op.Spec.ClusterName)}
+	case s.op.Paused():
+		return &pause{reason: v1alpha1.OperatorPausedReason, message: fmt.Sprintf(
+			"spec.paused is true; resume with: ichor operation resume %s", s.op.Name)}
+	}
+	return nil
+}
+
+// heldBack finds what keeps a retry from beginning: all that holds an operation which has not failed.
+func (r *Reconciler) heldBack(s *scope) *pause {
+	if s.Cluster == nil {
+		return nil
+	}
+	if why := asked(s); why != nil {
+		return why
 	}
 	return outsideWindow(s, r.Clock.Now())
 }

@@ -157,12 +157,13 @@ func (r *Reconciler) deleted(ctx context.Context, s *scope) (gone bool, err erro
 	if !controllerutil.ContainsFinalizer(s.op, v1alpha1.TalosOperationFinalizer) {
 		return true, nil
 	}
-	if s.Cluster != nil && s.executor != nil && holdsLock(s.op) {
+	if err := r.APIReader.Get(ctx, s.key, &v1alpha1.TalosOperation{}); err != nil {
+		return client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err) // The cache is behind: it is gone, and has nothing to take.
+	}
+	if s.Cluster != nil && s.executor != nil && s.unfinished() {
 		s.givingUp = true
-		if ready, err := r.enter(ctx, s); err != nil {
+		if ready, err := r.enter(ctx, s); err != nil || !ready || !r.settle(s) {
 			return false, err
-		} else if ready && !r.settle(s) {
-			return false, nil
 		}
 	}
 	if err := r.Locks.Release(ctx, s.clusterKey(), lock.Operation(s.op)); err != nil {
@@ -178,6 +179,9 @@ func (r *Reconciler) retry(ctx context.Context, s *scope) (stop bool, err error)
 	if s.op.Annotations[v1alpha1.RetryAnnotation] != v1alpha1.RetryRequested {
 		return false, nil
 	}
+	if s.why = r.heldBack(s); s.why != nil {
+		return true, nil // The request waits as well: nothing is begun with, and what failed is at rest.
+	}
 	if s.op.Status.FailureReason == "" {
 		return true, r.patchMetadata(ctx, s.op, func(op *v1alpha1.TalosOperation) {
 			delete(op.Annotations, v1alpha1.RetryAnnotation)
@@ -189,12 +193,21 @@ func (r *Reconciler) retry(ctx context.Context, s *scope) (stop bool, err error)
 		if unit.RetryStep != "" {
 			unit.PreRebootBootID = "" // Going back makes the reboot that was asked for history.
 		}
-		enter(&unit, cmp.Or(unit.RetryStep, unit.Step), now.Time)
+		enter(&unit, r.retryAt(s, unit), now.Time)
 		s.put(unit)
 	}
 	s.event(v1alpha1.RetryingEvent, "Retry", "retrying after: %s", s.op.Status.FailureReason)
 	s.op.Status.FailureReason, s.op.Status.LastRetry = "", now
 	return true, nil
+}
+
+// retryAt is the step at which a retry begins. One that gates guard, and that has left nothing behind, begins at the very beginning.
+func (r *Reconciler) retryAt(s *scope, unit v1alpha1.UnitStatus) v1alpha1.OperationStep {
+	step := cmp.Or(unit.RetryStep, unit.Step)
+	if declared := s.steps[step]; declared.Gated && declared.Repeat == kind.Safe {
+		return ""
+	}
+	return step
 }
 
 // halt finds the rows of the pause table that hold whoever has the lock, and settles what is in hand.
@@ -212,7 +225,7 @@ func (r *Reconciler) halt(ctx context.Context, s *scope) (stop bool, err error) 
 	if err != nil || !ready {
 		return true, err
 	}
-	if r.settle(s) && s.why.releases {
+	if r.settle(s) && s.why.releases && len(s.failed()) == 0 { // A machine that failed half-way is nobody else's.
 		return true, r.release(ctx, s)
 	}
 	return true, nil

@@ -69,6 +69,8 @@ type Options struct {
 	Recorder  events.EventRecorder
 	// Deadlines replace those that executors declare.
 	Deadlines map[v1alpha1.OperationStep]time.Duration
+	// Fenced is told when another process has taken this one's place.
+	Fenced func(error)
 	// Looks say how what a running operation waits for is looked at.
 	Looks observe.Options
 }

@@ -218,6 +218,13 @@ func (r *Reconciler) settle(s *scope) bool {
 	return true
 }
 
+// unfinished says whether a unit is in hand, or has failed.
+func (s *scope) unfinished() bool {
+	return slices.ContainsFunc(s.all(), func(u v1alpha1.UnitStatus) bool {
+		return u.Phase != v1alpha1.UnitCompleted && u.Stage != u.CompletedStage
+	})
+}
+
 func isFailed(unit v1alpha1.UnitStatus) bool { return !unit.FailureTime.IsZero() }
 
 // failed are the units that wait for a retry.

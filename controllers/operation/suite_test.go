@@ -189,8 +189,8 @@ func (f *fleet) startHub() *hub {
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Executors: f.executors, Clock: clock.RealClock{}, Deadlines: f.deadlines,
 		Locks:    &lock.Locks{Client: mgr.GetClient(), Reader: &f.lease, Epoch: uuid.NewString(), Clock: clock.RealClock{}},
 		Viewer:   gate.Viewer{Talos: f.talos, Kube: f.kube},
-		Recorder: mgr.GetEventRecorder("ichor-hub"),
-		Looks:    observe.Options{Interval: 20 * time.Millisecond, Timeout: time.Second, AtOnce: 16},
+		Recorder: mgr.GetEventRecorder("ichor-hub"), Fenced: func(error) {},
+		Looks: observe.Options{Interval: 20 * time.Millisecond, Timeout: time.Second, AtOnce: 16},
 	})
 	Expect(reconciler.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)})).To(Succeed())
 	h := &hub{cancel: cancel, done: make(chan error, 1)}

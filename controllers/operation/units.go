@@ -40,7 +40,7 @@ func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 		return
 	}
 	if !s.settling && interrupted(unit) && declared.Repeat == kind.Safe {
-		r.claimAgain(s, unit, kind.Action{Step: unit.Step})
+		r.claimAgain(s, unit, kind.Action{Step: unit.Step, PreRebootBootID: unit.PreRebootBootID})
 		return
 	}
 	subject := kind.Unit{Status: unit, Machine: machine}
@@ -139,7 +139,8 @@ func (r *Reconciler) gate(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 
 // wait stays in a step, or goes on to one that makes no call.
 func (r *Reconciler) wait(s *scope, unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
-	if s.givingUp { // For as long as it takes: what was left on the target has to go.
+	if s.givingUp && isFailed(unit) { // For as long as it takes: what was left on the target has to go.
+		s.sayLongWait(&unit, action.Message, now)
 		s.work(unit)
 		return
 	}
@@ -184,7 +185,7 @@ func (r *Reconciler) claimAgain(s *scope, unit v1alpha1.UnitStatus, action kind.
 	now := r.Clock.Now()
 	began, deadline := unit.StepStartTime, s.steps[unit.Step].Timeout
 	switch early := retryMost - now.Sub(unit.Outcome.Time.Time); {
-	case now.Sub(began.Time) >= deadline:
+	case now.Sub(began.Time) >= deadline && !(s.givingUp && isFailed(unit)):
 		s.fail(unit, kind.Action{Message: fmt.Sprintf("%s not over within %s: %s", unit.Step, deadline, unit.Outcome.Message)}, now)
 	case early > 0:
 		s.comeBack(early)
@@ -211,9 +212,7 @@ func (s *scope) comeBack(in time.Duration) {
 // claim writes down what is about to be done. The task starts when that is in status.
 func (s *scope) claim(unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
 	enter(&unit, action.Step, now)
-	if action.PreRebootBootID != "" {
-		unit.PreRebootBootID = action.PreRebootBootID
-	}
+	unit.PreRebootBootID = action.PreRebootBootID
 	s.claims = append(s.claims, unit.Name)
 	s.put(unit)
 	s.work(unit)

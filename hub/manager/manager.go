@@ -85,11 +85,16 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := setUp(ctx, mgr, o); err != nil {
+	running, fence := context.WithCancelCause(ctx)
+	defer fence(nil)
+	if err := setUp(running, mgr, o, fence); err != nil {
 		return err
 	}
-	if err := mgr.Start(ctx); err != nil {
+	if err := mgr.Start(running); err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
+	}
+	if ctx.Err() == nil {
+		return fmt.Errorf("running the controllers: %w", context.Cause(running))
 	}
 	return nil
 }
@@ -133,7 +138,7 @@ func cacheOptions() cache.Options {
 	}
 }
 
-func setUp(ctx context.Context, mgr ctrl.Manager, o Options) error {
+func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.CancelCauseFunc) error {
 	store := &credentials.Store{Reader: mgr.GetClient()}
 	talosPool, kubePool := talos.NewPool(store), kube.NewPool(store)
 	options := controller.Options{MaxConcurrentReconciles: workers}
@@ -154,7 +159,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options) error {
 			v1alpha1.NodeKind:  node.New(talosPool, kubePool),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Clock: clock.RealClock{},
-		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks,
+		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,
 	})
 	if err := operations.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosOperations: %w", err)

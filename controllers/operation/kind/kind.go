@@ -156,7 +156,7 @@ type Action struct {
 	// Step is the step to claim, or to wait in. Empty stays in the present one.
 	Step v1alpha1.OperationStep
 
-	// PreRebootBootID is persisted with the claim of a step that reboots.
+	// PreRebootBootID is persisted with the claim of a step that reboots, and kept by what follows the reboot. Any other claim clears it.
 	PreRebootBootID string
 
 	// RetryStep is where a retry begins after a failure, if not at the failed step.

@@ -41,18 +41,24 @@ func At(windows []v1alpha1.MaintenanceWindow, now time.Time) (State, error) {
 	return state, nil
 }
 
+// fiveFields reads cron expressions of five fields, and no descriptors such as @every: those have no beginning.
+var fiveFields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+
 // at finds the last beginning of a window that could still be open, and says when it ends or the next one begins.
 func at(w v1alpha1.MaintenanceWindow, now time.Time) (open bool, changes time.Time, err error) {
 	zone, err := time.LoadLocation(cmp.Or(w.TimeZone, "UTC"))
 	if err != nil {
 		return false, time.Time{}, fmt.Errorf("timeZone %q: %w", w.TimeZone, err)
 	}
-	schedule, err := cron.ParseStandard(w.Schedule)
+	schedule, err := fiveFields.Parse(w.Schedule)
 	if err != nil {
 		return false, time.Time{}, fmt.Errorf("schedule %q: %w", w.Schedule, err)
 	}
 	length := time.Duration(w.DurationSeconds) * time.Second
 	begins := schedule.Next(now.In(zone).Add(-length))
+	if begins.IsZero() {
+		return false, time.Time{}, fmt.Errorf("schedule %q never begins", w.Schedule)
+	}
 	if !begins.After(now) {
 		return true, begins.Add(length), nil
 	}

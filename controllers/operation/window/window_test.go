@@ -51,6 +51,10 @@ func TestWrongWindowsAreNamed(t *testing.T) {
 	g := NewWithT(t)
 	_, err := window.At([]v1alpha1.MaintenanceWindow{{Schedule: "0 2 * *", DurationSeconds: 60}}, time.Now())
 	g.Expect(err).To(MatchError(And(ContainSubstring("spec.maintenanceWindows[0]"), ContainSubstring(`"0 2 * *"`))))
+	_, err = window.At([]v1alpha1.MaintenanceWindow{{Schedule: "0 2 30 2 *", DurationSeconds: 60}}, time.Now())
+	g.Expect(err).To(MatchError(ContainSubstring(`"0 2 30 2 *" never begins`)))
+	_, err = window.At([]v1alpha1.MaintenanceWindow{{Schedule: "@every 1m", DurationSeconds: 3600}}, time.Now())
+	g.Expect(err).To(MatchError(ContainSubstring("@every 1m")))
 	_, err = window.At([]v1alpha1.MaintenanceWindow{{Schedule: "0 2 * * *", DurationSeconds: 60, TimeZone: "Mars"}}, time.Now())
 	g.Expect(err).To(MatchError(ContainSubstring(`timeZone "Mars"`)))
 }

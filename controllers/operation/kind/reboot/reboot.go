@@ -140,7 +140,7 @@ func verifying(scope kind.Scope, unit kind.Unit, seen kind.Observation, proof Pr
 		return kind.Action{Verdict: kind.Wait, Message: missing}
 	}
 	if seen.Node.CordonedBy == scope.Owner {
-		return kind.Action{Verdict: kind.Call, Step: v1alpha1.UncordoningStep}
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.UncordoningStep, PreRebootBootID: unit.Status.PreRebootBootID}
 	}
 	return kind.Action{Verdict: kind.Done}
 }
@@ -197,8 +197,8 @@ func Settle(scope kind.Scope, unit kind.Unit, seen kind.Observation, proof Proof
 // GiveUp takes the operation's own cordon off, if it is on and can be taken off.
 func GiveUp(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	switch {
-	case unit.Status.Step == v1alpha1.UncordoningStep:
-		return kind.Action{Verdict: kind.Park} // Whether it worked or not, it was tried.
+	case unit.Status.Step == v1alpha1.UncordoningStep && !unit.Failed():
+		return kind.Action{Verdict: kind.Park}
 	case seen.NodeTrouble != "":
 		return kind.Action{Verdict: kind.Wait, Message: "waiting for the Kubernetes API, to take the cordon off: " + seen.NodeTrouble}
 	case seen.Node != nil && seen.Node.CordonedBy == scope.Owner:
