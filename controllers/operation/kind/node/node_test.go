@@ -99,7 +99,7 @@ func TestSettleAfterAFailure(t *testing.T) {
 		"reboot, undone already": {"Rebooting", &kube.Node{Name: "w-1"}, park},
 		"did not come back":      {"Verifying", own, uncordon},
 		"cordoned by another":    {"Verifying", &kube.Node{Name: "w-1", Unschedulable: true, CordonedBy: "default/op-0"}, park},
-		"uncordoning":            {"Uncordoning", own, park},
+		"uncordoning failed":     {"Uncordoning", own, uncordon},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -155,7 +155,7 @@ func TestNext(t *testing.T) {
 		"connection lost, still there":       {at("Rebooting", failed("Retryable")), 3, well("old", cordoned), askReboot("old")},
 		"another sequence runs (B18)":        {at("Rebooting", failed("InProgress")), 3, well("old", cordoned), askReboot("old")},
 		"back":                               {at("Verifying"), 3, well("new"), kind.Action{Verdict: "Done"}},
-		"back, to be uncordoned":             {at("Verifying"), 3, well("new", cordoned), call("Uncordoning")},
+		"back, to be uncordoned":             {at("Verifying"), 3, well("new", cordoned), kind.Action{Verdict: "Call", Step: "Uncordoning", PreRebootBootID: "old"}},
 		"back, cordoned by another (D3)":     {at("Verifying"), 3, well("new", cordonedByOther), kind.Action{Verdict: "Done"}},
 		"back, cordoned by an admin (D3)":    {at("Verifying"), 3, well("new", cordonedByAdmin), kind.Action{Verdict: "Done"}},
 		"not back":                           {at("Verifying"), 3, well("new", noNode), wait("waiting for the Node to register")},
@@ -241,7 +241,7 @@ func TestCaseD2D4Settle(t *testing.T) {
 		"drained, the Node is gone":    {at("Draining", succeeded), well("b", noNode), kind.Action{Verdict: "Park"}},
 		"uncordoned before the reboot": {at("Uncordoning", succeeded, neverAsked), well("b"), kind.Action{Verdict: "Park"}},
 		"reboot asked":                 {at("Rebooting", succeeded), well("old", cordoned), wait("waiting for another boot ID")},
-		"verifying":                    {at("Verifying"), well("new", cordoned), call("Uncordoning")},
+		"verifying":                    {at("Verifying"), well("new", cordoned), kind.Action{Verdict: "Call", Step: "Uncordoning", PreRebootBootID: "old"}},
 		"uncordoned after the reboot":  {at("Uncordoning", succeeded), well("new"), kind.Action{Verdict: "Done"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestCaseD2D4Settle(t *testing.T) {
 	}
 }
 
-// A unit that failed is not taken on: what the operation left on its Node goes if it can, once, and that is all.
+// A unit that failed is not taken on: what the operation left on its Node goes, however often that has to be tried, and that is all.
 func TestGiveUp(t *testing.T) {
 	park := kind.Action{Verdict: "Park"}
 	for name, row := range map[string]struct {
@@ -270,7 +270,7 @@ func TestGiveUp(t *testing.T) {
 		"cordoned by an admin (D3)":       {"Verifying", well("new", cordonedByAdmin), park},
 		"no Kubernetes":                   {"Verifying", well("new", noKube), wait("waiting for the Kubernetes API, to take the cordon off: no answer")},
 		"the Node is gone":                {"Verifying", well("new", noNode), park},
-		"uncordoning failed":              {"Uncordoning", well("new", cordoned), park},
+		"uncordoning failed":              {"Uncordoning", well("new", cordoned), call("Uncordoning")},
 		"uncordoned, without a look":      {"Uncordoning", kind.Observation{}, park},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -227,7 +227,7 @@ func TestSettleAfterAFailure(t *testing.T) {
 		"fell back":                  {"Upgrade", "Verifying", cordoned(before), call("Uncordoning")},
 		"schematic lost":             {"Upgrade", "Verifying", cordoned(after), call("Uncordoning")},
 		"no Kubernetes":              {"Upgrade", "Verifying", noKube, kind.Action{Verdict: "Wait", Message: "waiting for the Kubernetes API, to take the cordon off: no answer"}},
-		"uncordoning":                {"Upgrade", "Uncordoning", cordoned(after), park},
+		"uncordoning failed":         {"Upgrade", "Uncordoning", cordoned(after), call("Uncordoning")},
 		"uncordoned, without a look": {"Upgrade", "Uncordoning", kind.Observation{}, park},
 	} {
 		t.Run(name, func(t *testing.T) {
