@@ -332,6 +332,27 @@ var _ = Describe("A failure", func() {
 		Eventually(now(ctx, op)).Should(beCompleted())
 	})
 
+	It("that is retried and paused at once lets other machines in hand complete", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		f.talos.ExitWith(f.addresses["w1"], 7)
+		install := f.talos.HangBefore("InstallImage", f.addresses["w2"])
+		f.startHub()
+		spec := upgrade()
+		spec.MaxUnavailable = ptr.To(intstr.FromInt32(2))
+		op := f.create(ctx, "up", spec)
+		Eventually(install.Reached).Should(BeClosed())
+		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring("c-w1")))
+		change(ctx, op, func(o *v1alpha1.TalosOperation) {
+			o.Spec.Paused, o.Annotations["ichor.maesh.dev/retry"] = ptr.To(true), "true"
+		})
+		install.Release()
+		Eventually(now(ctx, op)).Should(And(bePaused("OperatorPaused", Not(BeEmpty())),
+			WithTransform(func(o *v1alpha1.TalosOperation) v1alpha1.UnitPhase { return o.Machine("c-w2").Phase }, Equal(v1alpha1.UnitCompleted))))
+		f.talos.ExitWith(f.addresses["w1"], 0)
+		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = nil })
+		Eventually(now(ctx, op)).Should(beCompleted())
+	})
+
 	It("keeps the lock through a pause of the Cluster", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 2)
 		f.talos.FallBack(f.addresses["w1"])

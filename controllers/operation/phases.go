@@ -179,13 +179,13 @@ func (r *Reconciler) retry(ctx context.Context, s *scope) (stop bool, err error)
 	if s.op.Annotations[v1alpha1.RetryAnnotation] != v1alpha1.RetryRequested {
 		return false, nil
 	}
-	if s.why = r.heldBack(s); s.why != nil {
-		return true, nil // The request waits as well: nothing is begun with, and what failed is at rest.
-	}
 	if s.op.Status.FailureReason == "" {
 		return true, r.patchMetadata(ctx, s.op, func(op *v1alpha1.TalosOperation) {
 			delete(op.Annotations, v1alpha1.RetryAnnotation)
 		})
+	}
+	if s.why = r.heldBack(s); s.why != nil {
+		return false, nil // The request waits as well, and halt settles what is in hand.
 	}
 	now := metav1.NewTime(r.Clock.Now())
 	for _, unit := range s.failed() {
@@ -212,7 +212,9 @@ func (r *Reconciler) retryAt(s *scope, unit v1alpha1.UnitStatus) v1alpha1.Operat
 
 // halt finds the rows of the pause table that hold whoever has the lock, and settles what is in hand.
 func (r *Reconciler) halt(ctx context.Context, s *scope) (stop bool, err error) {
-	s.why = r.halted(s)
+	if s.why == nil { // Otherwise a retry is held back, and by what is the better answer.
+		s.why = r.halted(s)
+	}
 	if s.why == nil {
 		return false, nil
 	}

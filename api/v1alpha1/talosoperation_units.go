@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// UnitPhase is where a machine, or a stage without machines, is in its operation.
+// +kubebuilder:validation:Enum=InProgress;Completed
+type UnitPhase string
+
+const (
+	// UnitInProgress has been selected.
+	UnitInProgress UnitPhase = "InProgress"
+
+	// UnitCompleted is past its last stage. It is never demoted.
+	UnitCompleted UnitPhase = "Completed"
+)
+
+// OperationStep is what is going on with a unit.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=32
+type OperationStep string
+
+const (
+	// PullingStep pulls an image.
+	PullingStep OperationStep = "Pulling"
+
+	// InstallingStep writes the new system to the inactive slot.
+	InstallingStep OperationStep = "Installing"
+
+	// UpgradingStep is the single unrepeatable call by which Talos before 1.13 installs and reboots.
+	UpgradingStep OperationStep = "Upgrading"
+
+	// ForfeitingStep moves etcd's leadership to another member.
+	ForfeitingStep OperationStep = "Forfeiting"
+
+	// EvacuatingStep moves storage replicas to other machines.
+	EvacuatingStep OperationStep = "Evacuating"
+
+	// DrainingStep cordons the Node and evicts its pods.
+	DrainingStep OperationStep = "Draining"
+
+	// RebootingStep has asked for the reboot and waits for another boot ID.
+	RebootingStep OperationStep = "Rebooting"
+
+	// VerifyingStep waits until the machine is back and proves that it is what it should be.
+	VerifyingStep OperationStep = "Verifying"
+
+	// UncordoningStep makes the Node schedulable again, if this operation cordoned it.
+	UncordoningStep OperationStep = "Uncordoning"
+)
+
+// ErrorClass says what a failed call means for the step.
+// +kubebuilder:validation:Enum=Permanent;Retryable;InProgress;Timeout;Interrupted
+type ErrorClass string
+
+const (
+	// ErrorPermanent will not go away by itself.
+	ErrorPermanent ErrorClass = "Permanent"
+
+	// ErrorRetryable may go away; the call was not carried out.
+	ErrorRetryable ErrorClass = "Retryable"
+
+	// ErrorInProgress means that the same work is under way already; waiting is right.
+	ErrorInProgress ErrorClass = "InProgress"
+
+	// ErrorTimeout means that the step's deadline passed.
+	ErrorTimeout ErrorClass = "Timeout"
+
+	// ErrorInterrupted means that the hub stopped in the middle of a call that may not be repeated.
+	ErrorInterrupted ErrorClass = "Interrupted"
+)
+
+// CallResult says how a call ended.
+// +kubebuilder:validation:Enum=Succeeded;Failed
+type CallResult string
+
+const (
+	// CallSucceeded did what it was asked to do.
+	CallSucceeded CallResult = "Succeeded"
+
+	// CallFailed did not.
+	CallFailed CallResult = "Failed"
+)
+
+// CallOutcome is how the call of a step ended.
+type CallOutcome struct {
+	// result says how it ended.
+	// +required
+	Result CallResult `json:"result,omitempty"`
+
+	// class says what a failure means.
+	// +optional
+	Class ErrorClass `json:"class,omitempty"`
+
+	// exitCode is the installer's exit code, where there is one.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+
+	// message says what happened.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
+
+	// time is when it ended.
+	// +required
+	Time metav1.Time `json:"time,omitempty,omitzero"`
+}
+
+// StepRecord is one step that a unit went through, for time lines and estimates.
+type StepRecord struct {
+	// step is the step.
+	// +required
+	Step OperationStep `json:"step,omitempty"`
+
+	// stage is the stage in which it ran.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	Stage string `json:"stage,omitempty"`
+
+	// startTime is when the step was claimed.
+	// +required
+	StartTime metav1.Time `json:"startTime,omitempty,omitzero"`
+
+	// completionTime is when the next step was claimed, or the unit ended.
+	// +optional
+	CompletionTime metav1.Time `json:"completionTime,omitempty,omitzero"`
+}
+
+// UnitStatus is the state of one machine, or of one stage without machines. All that the hub needs to go on after a crash is here.
+type UnitStatus struct {
+	// name is the TalosMachine, or the stage.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// phase is Completed only after the unit's last stage.
+	// +required
+	Phase UnitPhase `json:"phase,omitempty"`
+
+	// stage is the stage in which the unit is.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	Stage string `json:"stage,omitempty"`
+
+	// completedStage is the last stage that is over for this unit.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	CompletedStage string `json:"completedStage,omitempty"`
+
+	// step is what is going on. A step with a call is written here before the call is made: a claim.
+	// +optional
+	Step OperationStep `json:"step,omitempty"`
+
+	// stepStartTime is when the step was claimed.
+	// +optional
+	StepStartTime metav1.Time `json:"stepStartTime,omitempty,omitzero"`
+
+	// outcome is how the call of the step ended; without it the call is under way, or was when the hub stopped.
+	// +optional
+	Outcome *CallOutcome `json:"outcome,omitempty"`
+
+	// failureTime is when the unit failed. It is there only while the operation waits for a retry.
+	// +optional
+	FailureTime metav1.Time `json:"failureTime,omitempty,omitzero"`
+
+	// retryStep is the step at which a retry begins, where that is not the failed step.
+	// +optional
+	RetryStep OperationStep `json:"retryStep,omitempty"`
+
+	// preRebootBootID is the boot ID read before the reboot was asked for.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	PreRebootBootID string `json:"preRebootBootID,omitempty"`
+
+	// resolvedImage is the image as the machine resolved it when it pulled it.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	ResolvedImage string `json:"resolvedImage,omitempty"`
+
+	// message says what the unit waits for or why it failed.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
+
+	// steps are the steps so far.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Steps []StepRecord `json:"steps,omitempty"`
+}
