@@ -32,6 +32,9 @@ type Reader interface {
 
 	// Node reads one Node; nil means that there is none.
 	Node(ctx context.Context, name string) (*Node, error)
+
+	// Record reads the hub's record; the zero value means that there is none.
+	Record(ctx context.Context) (Record, error)
 }
 
 // Writer changes a target.
@@ -47,6 +50,9 @@ type Writer interface {
 
 	// Uncordon makes a Node schedulable if owner cordoned it, and leaves it as it is otherwise.
 	Uncordon(ctx context.Context, node, owner string) error
+
+	// WriteRecord writes the hub's record, if it is still what was read.
+	WriteRecord(ctx context.Context, record Record) error
 }
 
 // Node are the facts of a Node that decisions depend on.

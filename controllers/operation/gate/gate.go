@@ -23,6 +23,10 @@ type View struct {
 
 	// Etcd is what the member of each control plane tells, by TalosMachine.
 	Etcd map[string]EtcdView
+
+	// Record is what a hub last wrote down on the target; RecordTrouble says why that is not known.
+	Record        kube.Record
+	RecordTrouble string
 }
 
 // EtcdView is what one etcd member tells, or why it does not.

@@ -18,13 +18,14 @@ type Viewer struct {
 	Kube  kube.Provider
 }
 
-// View asks the Kubernetes API for the Nodes and every control plane for its etcd member, all at the same time. What does not answer
+// View asks the Kubernetes API for the Nodes and the hub's record, and every control plane for its etcd member, all at the same time. What does not answer
 // before ctx ends is part of the view.
 func (v Viewer) View(ctx context.Context, t target.Target, machines []*v1alpha1.TalosMachine) View {
 	view := View{Etcd: map[string]EtcdView{}}
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	group.Go(func() { view.Nodes, view.NodesTrouble = v.nodes(ctx, t) })
+	group.Go(func() { view.Record, view.RecordTrouble = v.record(ctx, t) })
 	for _, machine := range controlPlanes(machines) {
 		group.Go(func() {
 			seen := v.etcd(ctx, t, machine.Spec.Address)
@@ -51,6 +52,18 @@ func (v Viewer) nodes(ctx context.Context, t target.Target) (map[string]kube.Nod
 		nodes[node.Name] = node
 	}
 	return nodes, ""
+}
+
+func (v Viewer) record(ctx context.Context, t target.Target) (kube.Record, string) {
+	reader, err := v.Kube.Reader(ctx, t)
+	if err != nil {
+		return kube.Record{}, kube.Trouble(err)
+	}
+	record, err := reader.Record(ctx)
+	if err != nil {
+		return kube.Record{}, kube.Trouble(err)
+	}
+	return record, ""
 }
 
 func (v Viewer) etcd(ctx context.Context, t target.Target, address string) EtcdView {

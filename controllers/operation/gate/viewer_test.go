@@ -35,6 +35,7 @@ func TestViewAsksNodesAndEveryControlPlane(t *testing.T) {
 	machines.Add("10.0.1.1", talos.Machine{NodeName: "w-1"}, nil)
 	api.Set(kube.Node{Name: "cp-1", Ready: true})
 	api.Set(kube.Node{Name: "w-1", Unschedulable: true})
+	api.SetRecord(kube.Record{OwnerID: "hub", Sequence: 3})
 
 	view := Viewer{Talos: machines, Kube: api}.View(t.Context(), target.Target{}, []*v1alpha1.TalosMachine{
 		at("c1-cp-1", "10.0.0.1", "ControlPlane"), at("c1-cp-2", "10.0.0.2", "ControlPlane"), at("c1-w-1", "10.0.1.1", "Worker"),
@@ -46,6 +47,7 @@ func TestViewAsksNodesAndEveryControlPlane(t *testing.T) {
 			"c1-cp-1": {Etcd: talos.Etcd{MemberID: 1, Leader: 1}},
 			"c1-cp-2": {Trouble: "no answer"},
 		},
+		Record: kube.Record{OwnerID: "hub", Sequence: 3, Version: "1"},
 	}))
 }
 
@@ -72,19 +74,23 @@ func (brokenReader) Nodes(context.Context) ([]kube.Node, error) {
 	return nil, errors.New("dial tcp 10.0.0.1:6443: connection refused")
 }
 
+func (brokenReader) Record(context.Context) (kube.Record, error) {
+	return kube.Record{}, errors.New("dial tcp 10.0.0.1:6443: connection refused")
+}
+
 // What does not answer is part of the view, in words that stay the same for the same fault.
 func TestViewTellsTrouble(t *testing.T) {
 	controlPlane := []*v1alpha1.TalosMachine{at("c1-cp-1", "10.0.0.1", "ControlPlane")}
 	t.Run("credentials", func(t *testing.T) {
 		NewWithT(t).Expect(Viewer{Talos: noTalos{}, Kube: noKube{}}.View(t.Context(), target.Target{}, controlPlane)).To(Equal(View{
-			NodesTrouble: "secret a/b is missing",
-			Etcd:         map[string]EtcdView{"c1-cp-1": {Trouble: "secret a/b is missing"}},
+			NodesTrouble: "secret a/b is missing", RecordTrouble: "secret a/b is missing",
+			Etcd: map[string]EtcdView{"c1-cp-1": {Trouble: "secret a/b is missing"}},
 		}))
 	})
 	t.Run("network", func(t *testing.T) {
 		view := Viewer{Talos: talosfake.New(), Kube: noNodes{}}.View(t.Context(), target.Target{}, controlPlane)
 		NewWithT(t).Expect(view).To(Equal(View{
-			NodesTrouble: "no answer", Etcd: map[string]EtcdView{"c1-cp-1": {Trouble: "no answer"}},
+			NodesTrouble: "no answer", RecordTrouble: "no answer", Etcd: map[string]EtcdView{"c1-cp-1": {Trouble: "no answer"}},
 		}))
 	})
 }

@@ -5,8 +5,13 @@ package fake
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"ichor.maesh.dev/hub/providers/guard"
 	"ichor.maesh.dev/hub/providers/kube"
@@ -18,8 +23,9 @@ import (
 type Kube struct {
 	*script.Script
 
-	mu    sync.Mutex
-	nodes map[string]*kube.Node
+	mu     sync.Mutex
+	nodes  map[string]*kube.Node
+	record kube.Record
 }
 
 // New returns a Kube without Nodes.
@@ -44,6 +50,27 @@ func (k *Kube) Get(name string) kube.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return *k.nodes[name]
+}
+
+// Record is the hub's record as it is now.
+func (k *Kube) Record() kube.Record {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.record
+}
+
+// SetRecord replaces the hub's record.
+func (k *Kube) SetRecord(record kube.Record) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	record.Version = k.nextVersion()
+	k.record = record
+}
+
+// nextVersion is another resourceVersion than the record has.
+func (k *Kube) nextVersion() string {
+	version, _ := strconv.Atoi(k.record.Version) // The first one is empty.
+	return strconv.Itoa(version + 1)
 }
 
 // Reader implements kube.Provider.
@@ -118,5 +145,23 @@ func (c *client) Uncordon(ctx context.Context, name, owner string) error {
 		if node.CordonedBy == owner {
 			node.Unschedulable, node.CordonedBy = false, ""
 		}
+	})
+}
+
+func (c *client) Record(context.Context) (kube.Record, error) { return c.Kube.Record(), nil }
+
+func (c *client) WriteRecord(ctx context.Context, record kube.Record) error {
+	if err := guard.Check(guard.With(ctx, c.guard), "WriteRecord"); err != nil {
+		return err
+	}
+	return c.Run(ctx, "WriteRecord", record.Stage, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if record.Version != c.record.Version {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, kube.RecordName, errors.New("it has changed"))
+		}
+		record.Version = c.nextVersion()
+		c.record = record
+		return nil
 	})
 }
