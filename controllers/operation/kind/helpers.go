@@ -13,6 +13,12 @@ func (u Unit) Failed() bool {
 	return u.Status.Outcome != nil && u.Status.Outcome.Result == v1alpha1.CallFailed
 }
 
+// FailedForGood says whether the unit's step ended in an answer that will not change: a call was refused, or what was looked at proved
+// to be wrong. A call that was interrupted or timed out may have been heard, and what is late may still come.
+func (u Unit) FailedForGood() bool {
+	return u.Failed() && u.Status.Outcome.Class == v1alpha1.ErrorPermanent
+}
+
 // FailStep ends a step as its call did.
 func FailStep(u Unit, retryAt v1alpha1.OperationStep) Action {
 	return Action{Verdict: Fail, RetryStep: retryAt, Message: fmt.Sprintf("%s failed: %s", u.Status.Step, u.Status.Outcome.Message)}

@@ -35,6 +35,10 @@ type Executor interface {
 	// failed is given up: what the operation left on the target goes, and nothing else is done.
 	Settle(scope Scope, unit Unit, seen Observation) Action
 
+	// Unsafe says why nobody may take the lock from the operation as long as the unit is where its status says, in words that follow
+	// the name of the unit; nothing means that somebody may. It is pure.
+	Unsafe(unit Unit) string
+
 	// Do makes the one call that a step names. The status of the unit holds the claim.
 	Do(ctx context.Context, scope Scope, unit Unit, step v1alpha1.OperationStep) (Outcome, error)
 
@@ -115,9 +119,6 @@ type Step struct {
 	// Gated steps are claimed only after the gates of disruptive stages have passed once more. The first step of a unit in such
 	// a stage is gated in any case.
 	Gated bool
-
-	// Unsafe steps keep the lock, whatever happens, until the next step.
-	Unsafe bool
 
 	// Blind says that what follows the success of the call needs no look: Next and Settle get an empty observation.
 	Blind bool

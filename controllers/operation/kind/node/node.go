@@ -50,6 +50,9 @@ func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observatio
 	return reboot.Settle(scope, unit, seen, same)
 }
 
+// Unsafe implements kind.Executor.
+func (e *Executor) Unsafe(unit kind.Unit) string { return reboot.Unsafe(unit) }
+
 // Do implements kind.Executor.
 func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep) (kind.Outcome, error) {
 	return e.Sequence.Do(ctx, scope, unit, step)

@@ -284,7 +284,7 @@ func TestSteps(t *testing.T) {
 	NewWithT(t).Expect(Steps()).To(Equal([]kind.Step{
 		{Name: "Forfeiting", Repeat: "Safe", Timeout: 2 * time.Minute},
 		{Name: "Draining", Repeat: "Safe", Cancel: true, Timeout: 10 * time.Minute},
-		{Name: "Rebooting", Repeat: "BootIDGuarded", Gated: true, Unsafe: true, Timeout: 15 * time.Minute},
+		{Name: "Rebooting", Repeat: "BootIDGuarded", Gated: true, Timeout: 15 * time.Minute},
 		{Name: "Verifying", Waits: true, Timeout: 15 * time.Minute},
 		{Name: "Uncordoning", Repeat: "Safe", Blind: true, Timeout: 2 * time.Minute},
 	}))

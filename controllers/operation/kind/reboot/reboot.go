@@ -27,7 +27,7 @@ func Steps() []kind.Step {
 	return []kind.Step{
 		{Name: v1alpha1.ForfeitingStep, Repeat: kind.Safe, Timeout: 2 * time.Minute},
 		{Name: v1alpha1.DrainingStep, Repeat: kind.Safe, Cancel: true, Timeout: 10 * time.Minute},
-		{Name: v1alpha1.RebootingStep, Repeat: kind.BootIDGuarded, Gated: true, Unsafe: true, Timeout: 15 * time.Minute},
+		{Name: v1alpha1.RebootingStep, Repeat: kind.BootIDGuarded, Gated: true, Timeout: 15 * time.Minute},
 		{Name: v1alpha1.VerifyingStep, Waits: true, Timeout: 15 * time.Minute},
 		{Name: v1alpha1.UncordoningStep, Repeat: kind.Safe, Blind: true, Timeout: 2 * time.Minute},
 	}
@@ -101,7 +101,7 @@ func rebooting(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Act
 	switch {
 	case visible && seen.Talos.BootID != unit.Status.PreRebootBootID:
 		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.VerifyingStep, Message: "waiting until the machine is ready"}
-	case unit.Failed() && unit.Status.Outcome.Class == v1alpha1.ErrorPermanent:
+	case unit.FailedForGood():
 		return kind.FailStep(unit, retryOfReboot(scope)) // The cordon is off; see Undo.
 	case unit.Failed() && visible && seen.Talos.Stage != talos.StageRebooting:
 		return askForReboot(scope, unit, seen)
@@ -205,6 +205,21 @@ func GiveUp(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.UncordoningStep}
 	}
 	return kind.Action{Verdict: kind.Park}
+}
+
+// Unsafe says why nobody else may disturb the cluster while a machine is where it is in the sequence: from the request for the reboot
+// until the machine is back, or has proved that it is not what it should be. Until then its etcd member may be missing or a learner.
+func Unsafe(unit kind.Unit) string {
+	if unit.FailedForGood() {
+		return ""
+	}
+	switch unit.Status.Step { //nolint:exhaustive // What precedes the reboot can be taken back, and what follows it is over.
+	case v1alpha1.RebootingStep:
+		return "is asked to reboot and has not done so yet"
+	case v1alpha1.VerifyingStep:
+		return "has rebooted and is not known to be back"
+	}
+	return ""
 }
 
 // Do makes the call of a step of the sequence.

@@ -239,10 +239,10 @@ func TestSettleAfterAFailure(t *testing.T) {
 func TestSteps(t *testing.T) {
 	NewWithT(t).Expect(executor().Steps()).To(Equal([]kind.Step{
 		{Name: "Pulling", Repeat: "Safe", Blind: true, Cancel: true, Timeout: 10 * time.Minute},
-		{Name: "Installing", Repeat: "Safe", Gated: true, Unsafe: true, Timeout: 10 * time.Minute},
-		{Name: "Forfeiting", Repeat: "Safe", Unsafe: true, Timeout: 2 * time.Minute},
-		{Name: "Draining", Repeat: "Safe", Unsafe: true, Timeout: 10 * time.Minute},
-		{Name: "Rebooting", Repeat: "BootIDGuarded", Gated: true, Unsafe: true, Timeout: 15 * time.Minute},
+		{Name: "Installing", Repeat: "Safe", Gated: true, Timeout: 10 * time.Minute},
+		{Name: "Forfeiting", Repeat: "Safe", Timeout: 2 * time.Minute},
+		{Name: "Draining", Repeat: "Safe", Timeout: 10 * time.Minute},
+		{Name: "Rebooting", Repeat: "BootIDGuarded", Gated: true, Timeout: 15 * time.Minute},
 		{Name: "Verifying", Waits: true, Timeout: 15 * time.Minute},
 		{Name: "Uncordoning", Repeat: "Safe", Blind: true, Timeout: 2 * time.Minute},
 	}))

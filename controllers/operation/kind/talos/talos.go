@@ -7,6 +7,7 @@
 package talos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,17 +43,17 @@ func New(t talos.Provider, k kube.Provider, factory string) *Executor {
 func (e *Executor) Steps() []kind.Step {
 	return append([]kind.Step{
 		{Name: v1alpha1.PullingStep, Repeat: kind.Safe, Blind: true, Cancel: true, Timeout: callTimeout},
-		{Name: v1alpha1.InstallingStep, Repeat: kind.Safe, Gated: true, Unsafe: true, Timeout: callTimeout},
+		{Name: v1alpha1.InstallingStep, Repeat: kind.Safe, Gated: true, Timeout: callTimeout},
 	}, installed(reboot.Steps())...)
 }
 
-// installed marks the steps before the reboot as unsafe and not to be turned back from: the new system is the one that the next
-// boot takes, whatever causes it.
+// installed marks the steps before the reboot as not to be turned back from: the new system is the one that the next boot takes,
+// whatever causes it.
 func installed(steps []kind.Step) []kind.Step {
 	for i := range steps {
 		switch steps[i].Name {
 		case v1alpha1.ForfeitingStep, v1alpha1.DrainingStep:
-			steps[i].Unsafe, steps[i].Cancel = true, false
+			steps[i].Cancel = false
 		}
 	}
 	return steps
@@ -162,6 +163,26 @@ func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observatio
 	}
 	return e.Next(scope, unit, seen)
 }
+
+// Unsafe implements kind.Executor: from the installer's start until the machine has booted what it wrote, any reboot upgrades the
+// machine. An installer that was refused, or that ended in failure, has left the next boot as it was.
+func (e *Executor) Unsafe(unit kind.Unit) string {
+	switch unit.Status.Step { //nolint:exhaustive // The rest is the way through the reboot.
+	case v1alpha1.InstallingStep:
+		if unit.FailedForGood() {
+			return ""
+		}
+		return "may have a new system installed, which its next reboot starts"
+	case v1alpha1.ForfeitingStep, v1alpha1.EvacuatingStep, v1alpha1.DrainingStep:
+		return installedUnsafe
+	case v1alpha1.RebootingStep:
+		return cmp.Or(reboot.Unsafe(unit), installedUnsafe)
+	}
+	return reboot.Unsafe(unit)
+}
+
+// installedUnsafe is why a machine that has not booted its new system is nobody else's.
+const installedUnsafe = "has a new system installed, which its next reboot starts"
 
 // Do implements kind.Executor.
 func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep) (kind.Outcome, error) {

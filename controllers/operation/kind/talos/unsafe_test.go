@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package talos
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+)
+
+func failedAs(class v1alpha1.ErrorClass) func(*v1alpha1.UnitStatus) {
+	return func(u *v1alpha1.UnitStatus) {
+		u.Outcome = &v1alpha1.CallOutcome{Result: "Failed", Class: class, Message: "it broke"}
+	}
+}
+
+// From the installer's start until the machine has proved what it booted, the lock stays with the operation.
+func TestUnsafe(t *testing.T) {
+	may := "may have a new system installed, which its next reboot starts"
+	has := "has a new system installed, which its next reboot starts"
+	asked, gone := "is asked to reboot and has not done so yet", "has rebooted and is not known to be back"
+	for name, row := range map[string]struct {
+		unit kind.Unit
+		want string
+	}{
+		"not begun":                              {unit("Pull", ""), ""},
+		"pulling":                                {unit("Pull", "Pulling"), ""},
+		"pulling late":                           {unit("Upgrade", "Pulling"), ""},
+		"the pull failed":                        {unit("Pull", "Pulling", gaveUp), ""},
+		"installing":                             {unit("Upgrade", "Installing"), may},
+		"installed":                              {unit("Upgrade", "Installing", succeeded), may},
+		"the installer ended with an exit code":  {unit("Upgrade", "Installing", gaveUp), ""},
+		"the hub stopped while it installed":     {unit("Upgrade", "Installing", failedAs("Interrupted")), may},
+		"no exit code in time":                   {unit("Upgrade", "Installing", failedAs("Timeout")), may},
+		"another installation runs":              {unit("Upgrade", "Installing", failedAs("InProgress")), may},
+		"forfeiting":                             {unit("Upgrade", "Forfeiting"), has},
+		"forfeiting failed":                      {unit("Upgrade", "Forfeiting", gaveUp), has},
+		"evacuating":                             {unit("Upgrade", "Evacuating"), has},
+		"draining":                               {unit("Upgrade", "Draining"), has},
+		"eviction is forbidden (D12)":            {unit("Upgrade", "Draining", gaveUp), has},
+		"a budget kept the pods (D1)":            {unit("Upgrade", "Draining", failedAs("Timeout")), has},
+		"rebooting":                              {unit("Upgrade", "Rebooting", succeeded), asked},
+		"the reboot was refused":                 {unit("Upgrade", "Rebooting", gaveUp), has},
+		"the reboot hangs (D9)":                  {unit("Upgrade", "Rebooting", failedAs("Timeout")), asked},
+		"coming back":                            {unit("Upgrade", "Verifying"), gone},
+		"fell back, or another machine (C2 B10)": {unit("Upgrade", "Verifying", gaveUp), ""},
+		"not back in time":                       {unit("Upgrade", "Verifying", failedAs("Timeout")), gone},
+		"uncordoning":                            {unit("Upgrade", "Uncordoning"), ""},
+		"uncordoning failed":                     {unit("Upgrade", "Uncordoning", gaveUp), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(executor().Unsafe(row.unit)).To(Equal(row.want))
+		})
+	}
+}
