@@ -6,6 +6,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -25,10 +26,15 @@ type Planner interface {
 
 // Traits are what is special about a kind.
 type Traits struct {
-	// Rolling kinds go over all machines; they honour holds.
-	Rolling bool
+	// Repeatable kinds may be run again by an operation whose status was lost: what is done already is found done. The others must be
+	// created anew by somebody who has looked at the machines.
+	Repeatable bool
 
-	// StartVerb is set for kinds that can take machines down: who starts one needs the verb start on talosoperations/<StartVerb>.
+	// RecordOptional kinds go on without the record on the target where its Kubernetes API is down: they are how it comes back.
+	RecordOptional bool
+
+	// StartVerb is the subresource of talosoperations on which who starts one needs the verb start. The service and the admission
+	// policy of the next release ask for it.
 	StartVerb string
 }
 
@@ -77,6 +83,24 @@ type Plan struct {
 
 	// Overridden are refusals that spec.overrides bypasses.
 	Overridden []Refusal
+}
+
+// DisruptedControlPlanes are the control planes that the plan takes away, in order. Without any, an operation is worker-only work, which
+// is exempt from the rule that an even number of control planes may be a replacement under way.
+func (p Plan) DisruptedControlPlanes(machines []*v1alpha1.TalosMachine) []string {
+	isControlPlane := map[string]bool{}
+	for _, machine := range machines {
+		isControlPlane[machine.Name] = machine.Spec.Role == v1alpha1.ControlPlaneRole
+	}
+	var names []string
+	for _, stage := range p.Stages {
+		for _, name := range stage.Machines {
+			if stage.Disruptive && isControlPlane[name] && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // Stage is a part of an operation that is over on all its units before the next begins.

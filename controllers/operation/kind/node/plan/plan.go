@@ -16,15 +16,18 @@ const RebootStage = "Reboot"
 // Planner plans actions on one machine.
 type Planner struct{}
 
-// Traits implements plan.Planner. A person named the machine, so a hold does not keep it from them.
-func (Planner) Traits(v1alpha1.TalosOperationSpec) plan.Traits { return plan.Traits{} }
+// Traits implements plan.Planner. Nothing on a machine tells whether it has rebooted for a status that is lost, so nobody repeats it; and
+// a reboot may be what brings the Kubernetes API back.
+func (Planner) Traits(v1alpha1.TalosOperationSpec) plan.Traits {
+	return plan.Traits{RecordOptional: true, StartVerb: "node"}
+}
 
 // Narrow implements plan.Planner: a reboot brings a cluster nowhere else.
 func (Planner) Narrow(v1alpha1.OperationTarget) v1alpha1.OperationTarget {
 	return v1alpha1.OperationTarget{}
 }
 
-// Plan implements plan.Planner.
+// Plan implements plan.Planner. A person named the machine, so a hold does not keep it from them.
 func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 	p := plan.Plan{
 		Target: facts.Target,

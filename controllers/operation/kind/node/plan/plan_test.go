@@ -77,5 +77,5 @@ func TestNarrow(t *testing.T) {
 }
 
 func TestTraits(t *testing.T) {
-	NewWithT(t).Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{})).To(BeZero())
+	NewWithT(t).Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{})).To(Equal(plan.Traits{RecordOptional: true, StartVerb: "node"}))
 }

@@ -24,8 +24,10 @@ const pullsAtOnce = 10
 // Planner plans upgrades of Talos.
 type Planner struct{}
 
-// Traits implements plan.Planner.
-func (Planner) Traits(v1alpha1.TalosOperationSpec) plan.Traits { return plan.Traits{Rolling: true} }
+// Traits implements plan.Planner. A machine that runs the target already is done, so an upgrade may be run again.
+func (Planner) Traits(v1alpha1.TalosOperationSpec) plan.Traits {
+	return plan.Traits{Repeatable: true, StartVerb: "talos"}
+}
 
 // Plan implements plan.Planner: every machine pulls the image before the first one is disturbed.
 func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {

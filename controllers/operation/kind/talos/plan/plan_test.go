@@ -98,7 +98,7 @@ func TestCaseB23F9Plan(t *testing.T) {
 			{Name: "Upgrade", Machines: order, Batch: plan.Batch{Tiered: true}, Disruptive: true},
 		},
 	}))
-	g.Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{})).To(Equal(plan.Traits{Rolling: true}))
+	g.Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{})).To(Equal(plan.Traits{Repeatable: true, StartVerb: "talos"}))
 }
 
 func TestWarnings(t *testing.T) {
