@@ -41,8 +41,16 @@ const (
 	// CompletedAtAnnotation on a TalosOperation is written when it completes and survives a lost status.
 	CompletedAtAnnotation = "ichor.maesh.dev/completed-at"
 
-	// ForceDeleteAnnotation on a TalosOperation lets its deletion go on inside an unsafe step.
+	// ForceDeleteAnnotation set to "true" on a TalosOperation lets its deletion go on inside an unsafe step, and leaves the target as
+	// it is. Whoever sets it needs the verb override.
 	ForceDeleteAnnotation = "ichor.maesh.dev/force-delete"
+
+	// TakeOverAnnotation on a TalosCluster takes the target over from another hub, on purpose: its value is the owner ID that the other
+	// hub wrote down on the target. The hub removes it when that is done.
+	TakeOverAnnotation = "ichor.maesh.dev/take-over"
+
+	// BlockMoveAnnotation on any object of a Cluster makes "clusterctl move" wait. It is Cluster API's; its value says whose block it is.
+	BlockMoveAnnotation = "clusterctl.cluster.x-k8s.io/block-move"
 
 	// CordonedByAnnotation on a Node of a target names the operation (namespace/name) that cordoned it. It is set in the same
 	// patch as the cordon; an operation uncordons only what it cordoned.
@@ -52,5 +60,11 @@ const (
 	LockEpochAnnotation = "ichor.maesh.dev/lock-epoch"
 )
 
-// RetryRequested is the only value of RetryAnnotation that means anything.
-const RetryRequested = "true"
+// The only values that mean anything.
+const (
+	// RetryRequested is the value of RetryAnnotation.
+	RetryRequested = "true"
+
+	// ForceDeleteRequested is the value of ForceDeleteAnnotation.
+	ForceDeleteRequested = "true"
+)

@@ -71,6 +71,18 @@ const (
 	TalosNotReachableReason = "NotReachable"
 )
 
+// TalosCluster's Owned condition and corresponding reasons.
+const (
+	// OwnedCondition is True when the record on the target names this hub. Two hubs that both work on a target would undo each other.
+	OwnedCondition = "Owned"
+
+	// OwnedReason surfaces when the record on the target names this hub.
+	OwnedReason = "Owned"
+
+	// OwnedByAnotherHubReason surfaces when the record on the target names another hub; the message says how to take over.
+	OwnedByAnotherHubReason = "OwnedByAnotherHub"
+)
+
 // TalosCluster's EtcdHealthy condition and corresponding reasons.
 const (
 	// EtcdHealthyCondition is True when all members agree on who is a member, are voters, have a leader and no alarms.

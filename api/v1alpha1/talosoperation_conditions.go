@@ -38,6 +38,9 @@ const (
 	// SettlingReason surfaces while machines in hand are taken to their nearest safe point.
 	SettlingReason = "Settling"
 
+	// DeletionBlockedReason surfaces when the operation is being deleted inside an unsafe step; the message says how it ends.
+	DeletionBlockedReason = "DeletionBlocked"
+
 	// NotProgressingReason surfaces when condition Paused says why nothing moves.
 	NotProgressingReason = "Paused"
 
@@ -92,6 +95,9 @@ const (
 
 	// ActionKnownGate refuses an action of kind node that this hub does not know.
 	ActionKnownGate = "ActionKnown"
+
+	// TargetOwnedGate refuses a target whose record names another hub, until it is taken over on purpose.
+	TargetOwnedGate = "TargetOwned"
 
 	// QuorumGate refuses when taking a control plane away costs etcd its quorum for certain, as with two members.
 	QuorumGate = "Quorum"
@@ -174,6 +180,18 @@ const (
 
 	// MachineCompletedEvent is recorded when a machine is past its last stage.
 	MachineCompletedEvent = "MachineCompleted"
+
+	// LockTakenOverEvent is recorded, as a Warning, when the operation takes the lock from one that failed.
+	LockTakenOverEvent = "LockTakenOver"
+
+	// LockReleasedEvent is recorded when the operation gives the lock back.
+	LockReleasedEvent = "LockReleased"
+
+	// ResumedEvent is recorded when what paused the operation is over.
+	ResumedEvent = "Resumed"
+
+	// ForceDeletedEvent is recorded, as a Warning, when the operation is deleted whatever its machines are in.
+	ForceDeletedEvent = "ForceDeleted"
 
 	// RetryingEvent is recorded when a retry begins.
 	RetryingEvent = "Retrying"

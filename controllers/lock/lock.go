@@ -58,9 +58,18 @@ func OperationID(op *v1alpha1.TalosOperation) string {
 }
 
 // OperationKey is the operation that the holder is; ok is false if it is something else.
-func (h Holder) OperationKey() (key types.NamespacedName, ok bool) {
-	namespace, name, ok := strings.Cut(strings.TrimPrefix(h.Identity, operationPrefix), "/")
-	return types.NamespacedName{Namespace: namespace, Name: name}, ok && strings.HasPrefix(h.Identity, operationPrefix)
+func (h Holder) OperationKey() (key types.NamespacedName, ok bool) { return h.key(operationPrefix) }
+
+// MachineKey is the machine that the holder is; ok is false if it is something else.
+func (h Holder) MachineKey() (key types.NamespacedName, ok bool) { return h.key(machinePrefix) }
+
+func (h Holder) key(prefix string) (key types.NamespacedName, ok bool) {
+	rest, ok := strings.CutPrefix(h.Identity, prefix)
+	if !ok {
+		return types.NamespacedName{}, false
+	}
+	namespace, name, ok := strings.Cut(rest, "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}, ok
 }
 
 // String describes the holder for people.

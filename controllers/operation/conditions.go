@@ -17,16 +17,48 @@ import (
 // messageLimit bounds every message in status.
 const messageLimit = 256
 
-// shorten cuts a message to what status holds, at the end of a character.
-func shorten(message string) string {
-	if len(message) <= messageLimit {
+// shorten cuts a message to what status holds.
+func shorten(message string) string { return cut(message, messageLimit) }
+
+// cut ends a message after so many bytes, at the end of a character.
+func cut(message string, limit int) string {
+	if len(message) <= limit {
 		return message
 	}
-	cut := messageLimit - len("…")
-	for !utf8.RuneStart(message[cut]) {
-		cut--
+	end := limit - len("…")
+	for !utf8.RuneStart(message[end]) {
+		end--
 	}
-	return message[:cut] + "…"
+	return message[:end] + "…"
+}
+
+// explain says why, and what helps. Where status has no room for both, it is the first that is cut: a command must be whole.
+func explain(why, help string) string {
+	return cut(why, messageLimit-len("; ")-len(help)) + "; " + help
+}
+
+// tell records an Event for a change of why nothing moves. What failed or was refused has told so already.
+func (s *scope) tell(before *v1alpha1.TalosOperation) {
+	was, is := reasonToStand(before), reasonToStand(s.op)
+	switch {
+	case was.Reason == is.Reason, is.Reason == v1alpha1.StepFailedReason, is.Reason == v1alpha1.RefusedReason, s.op.Completed():
+	case is.Reason == "":
+		s.event(v1alpha1.ResumedEvent, "Run", "goes on: %s is over", was.Reason)
+	default:
+		s.event(is.Reason, "Run", "%s", is.Message)
+	}
+}
+
+// reasonToStand is what condition Paused says, or else the gate that condition Progressing names; empty while anything moves.
+func reasonToStand(op *v1alpha1.TalosOperation) metav1.Condition {
+	if paused := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.PausedCondition); paused != nil && paused.Status == metav1.ConditionTrue {
+		return *paused
+	}
+	progressing := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ProgressingCondition)
+	if progressing == nil || progressing.Status != metav1.ConditionFalse || progressing.Reason == v1alpha1.NotStartedReason {
+		return metav1.Condition{}
+	}
+	return *progressing
 }
 
 // summarize derives phase and conditions from what the reconcile found. Nothing reads them back to decide, but for the lock.
@@ -98,6 +130,8 @@ func setProgressing(s *scope) {
 	switch {
 	case s.op.Completed():
 		reason = v1alpha1.CompletedReason
+	case s.blocked != "":
+		reason, message = v1alpha1.DeletionBlockedReason, s.blocked
 	case s.settling:
 		status, reason, message = metav1.ConditionTrue, v1alpha1.SettlingReason, "taking the machines in hand to a safe point: "+s.settlingOn()
 	case s.failing() != nil:

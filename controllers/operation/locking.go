@@ -7,12 +7,14 @@ import (
 	"errors"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
 )
 
 // acquire takes the lock, or waits for whoever has it or comes first.
@@ -28,6 +30,10 @@ func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err erro
 	if first != nil {
 		s.why, err = r.queued(ctx, s, first)
 		return true, err
+	}
+	if unsafe := s.Cluster.Annotations[v1alpha1.UnsafeAnnotation]; unsafe != "" && unsafe != s.op.Name {
+		s.why = unsafeWindow(s.Cluster, unsafe)
+		return true, nil
 	}
 	if ready, err := r.enter(ctx, s); err != nil || !ready {
 		return true, err
@@ -47,12 +53,11 @@ func (r *Reconciler) begin(ctx context.Context, s *scope) (stop bool, err error)
 	if err := r.loadFrom(ctx, s, r.APIReader); err != nil || s.Cluster == nil {
 		return true, errors.Join(err, r.release(ctx, s))
 	}
-	if refusals := r.refusals(s); len(refusals) > 0 {
+	if refusals := s.objections(); len(refusals) > 0 {
 		r.refuse(s, refusals[0])
 		return true, r.release(ctx, s)
 	}
-	p, _ := s.executor.Plan(s.planFacts(r.Clock.Now()))
-	for _, bypassed := range p.Overridden {
+	for _, bypassed := range s.plan.Overridden {
 		s.event(v1alpha1.GateOverriddenEvent, "Judge", "gate %s is overridden: %s", bypassed.Gate, bypassed.Message)
 	}
 	s.op.Status.Target = ptr.To(s.target())
@@ -67,7 +72,7 @@ func (r *Reconciler) queued(ctx context.Context, s *scope, first *v1alpha1.Talos
 	if err != nil || holder.Identity == "" {
 		return comesFirst(first), err
 	}
-	return lockHeld(holder), nil
+	return r.lockHeld(ctx, holder), nil
 }
 
 // errFenced means that another process acts for an operation that this one had entered. This one must not touch it any more, and ends.
@@ -89,19 +94,19 @@ func (r *Reconciler) enter(ctx context.Context, s *scope) (ready bool, err error
 			return false, errFenced
 		}
 	}
-	holder, err := r.Locks.Acquire(ctx, s.clusterKey(), s.Owner(), lock.Operation(s.op), r.mayTakeOver)
+	holder, err := r.Locks.Acquire(ctx, s.clusterKey(), s.Owner(), lock.Operation(s.op), r.takeOver(s))
 	if err != nil {
 		return false, err
 	}
 	if holder != lock.Operation(s.op) {
-		s.why, memory.entered = lockHeld(holder), false
+		s.why, memory.entered = r.lockHeld(ctx, holder), false
 		setLock(s.op, metav1.ConditionFalse, v1alpha1.LockNotHeldReason)
 		if holder.Expires() {
 			s.comeBack(quietWait) // Nobody tells when it has expired.
 		}
 		return false, nil
 	}
-	memory.entered = true
+	memory.entered, memory.trusted = true, false
 	r.observer.Invalidate(s.key)
 	return true, nil
 }
@@ -116,17 +121,41 @@ func (r *Reconciler) lockSeen(ctx context.Context, s *scope, reader client.Reade
 	return lock.HolderOf(lease) == lock.Operation(s.op), lease.Annotations[v1alpha1.LockEpochAnnotation], nil
 }
 
+// release gives the lock back, and lets the target be moved.
 func (r *Reconciler) release(ctx context.Context, s *scope) error {
+	if err := r.unshield(ctx, s); err != nil {
+		return err
+	}
 	if err := r.Locks.Release(ctx, s.clusterKey(), lock.Operation(s.op)); err != nil {
 		return err
 	}
-	r.remember(s.key).entered = false
-	setLock(s.op, metav1.ConditionFalse, v1alpha1.LockReleasedReason)
+	memory := r.remember(s.key)
+	memory.entered, memory.trusted = false, false
+	if holdsLock(s.op) {
+		s.event(v1alpha1.LockReleasedEvent, "Unlock", "gave back the lock of cluster %s", s.op.Spec.ClusterName)
+		setLock(s.op, metav1.ConditionFalse, v1alpha1.LockReleasedReason)
+	}
 	return nil
 }
 
-// mayTakeOver frees the lock of an operation that is gone, or over.
+// takeOver says that the lock was taken over, where it was.
+func (r *Reconciler) takeOver(s *scope) lock.TakeOver {
+	return func(ctx context.Context, holder lock.Holder) (bool, error) {
+		free, err := r.mayTakeOver(ctx, holder)
+		if free && err == nil {
+			s.event(v1alpha1.LockTakenOverEvent, "Lock", "took the lock of cluster %s over from %s, which does not need it any more", s.op.Spec.ClusterName, holder)
+		}
+		return free, err
+	}
+}
+
+// mayTakeOver frees the lock of an operation that is gone, over, or paused by a failed step from which others are safe. It asks the
+// holder alone: how long ago that gave a sign of life says nothing about its machines.
 func (r *Reconciler) mayTakeOver(ctx context.Context, holder lock.Holder) (bool, error) {
+	if key, ok := holder.MachineKey(); ok {
+		err := r.APIReader.Get(ctx, key, &v1alpha1.TalosMachine{})
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
 	key, ok := holder.OperationKey()
 	if !ok {
 		return false, nil
@@ -135,5 +164,38 @@ func (r *Reconciler) mayTakeOver(ctx context.Context, holder lock.Holder) (bool,
 	if err := r.APIReader.Get(ctx, key, op); err != nil {
 		return client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err)
 	}
-	return op.Completed() || lock.OperationID(op) != holder.OperationID, nil
+	return op.Completed() || lock.OperationID(op) != holder.OperationID || (op.Status.FailureReason != "" && r.atRest(op)), nil
+}
+
+// atRest says whether nothing goes on with any machine of an operation that has failed, and none is inside an unsafe step.
+func (r *Reconciler) atRest(op *v1alpha1.TalosOperation) bool {
+	for _, unit := range units(op) {
+		if inHand(unit) && !isFailed(unit) {
+			return false
+		}
+	}
+	return r.Executors[op.Spec.Kind] != nil && r.unsafe(op) == ""
+}
+
+// unsafe says which unit of an operation keeps everybody else from its cluster, and why; nothing if none does.
+func (r *Reconciler) unsafe(op *v1alpha1.TalosOperation) string {
+	return r.unsafeOf(op, func(v1alpha1.UnitStatus) bool { return true })
+}
+
+// unsafeFailure is unsafe for the units that have failed.
+func (r *Reconciler) unsafeFailure(op *v1alpha1.TalosOperation) string {
+	return r.unsafeOf(op, isFailed)
+}
+
+func (r *Reconciler) unsafeOf(op *v1alpha1.TalosOperation, concerned func(v1alpha1.UnitStatus) bool) string {
+	executor := r.Executors[op.Spec.Kind]
+	if executor == nil {
+		return ""
+	}
+	for _, unit := range units(op) {
+		if why := executor.Unsafe(kind.Unit{Status: unit}); inHand(unit) && concerned(unit) && why != "" {
+			return unit.Name + " " + why
+		}
+	}
+	return ""
 }

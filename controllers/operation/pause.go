@@ -3,6 +3,7 @@
 package operation
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -18,6 +19,10 @@ type pause struct {
 
 	// releases says that the lock goes once the operation has settled. Otherwise a held lock stays.
 	releases bool
+
+	// leaves says that nothing on the target is touched any more, not even to settle: what status says of it may be wrong, or the
+	// target is not ours.
+	leaves bool
 }
 
 // halted finds the first row of the pause table that applies, but for those that only matter when the lock is taken.
@@ -29,15 +34,15 @@ func (r *Reconciler) halted(s *scope) *pause {
 	case asked(s) != nil:
 		return asked(s)
 	case statusLost(s.op):
-		return &pause{reason: v1alpha1.StatusLostReason, message: fmt.Sprintf(
-			"the operation began at %s and its status is gone; check the machines, delete it and start again", s.op.Annotations[v1alpha1.StartedAtAnnotation])}
+		return lostStatus(s)
 	case s.op.Status.FailureReason != "" && len(s.failed()) > 0:
 		return stepFailed(s)
+	case s.executor == nil:
+		return &pause{reason: v1alpha1.NoExecutorReason, releases: true, message: explain(
+			fmt.Sprintf("this hub does not know operations of kind %q", s.op.Spec.Kind),
+			"a newer one may: upgrade the hub, or delete it with: ichor operation delete "+s.op.Name)}
 	case s.op.Status.FailureReason != "":
 		return refused(s)
-	case s.executor == nil:
-		return &pause{reason: v1alpha1.NoExecutorReason, message: fmt.Sprintf(
-			"this hub does not know operations of kind %q; a newer one may", s.op.Spec.Kind)}
 	}
 	return outsideWindow(s, r.Clock.Now())
 }
@@ -84,18 +89,56 @@ func outsideWindow(s *scope, now time.Time) *pause {
 }
 
 func stepFailed(s *scope) *pause {
-	return &pause{reason: v1alpha1.StepFailedReason, message: shorten(fmt.Sprintf(
-		"%s; nothing is repeated or rolled back. Fix the cause, then: ichor operation resume %s", s.op.Status.FailureReason, s.op.Name))}
+	return &pause{reason: v1alpha1.StepFailedReason, message: explain(
+		s.op.Status.FailureReason, "nothing is repeated or rolled back. Fix the cause, then: ichor operation resume "+s.op.Name)}
 }
 
 func refused(s *scope) *pause {
-	return &pause{reason: v1alpha1.RefusedReason, message: shorten(fmt.Sprintf(
-		"%s; change that, then: ichor operation resume %s", s.op.Status.FailureReason, s.op.Name))}
+	return &pause{reason: v1alpha1.RefusedReason, releases: true, leaves: true, message: explain(
+		s.op.Status.FailureReason, "change that, then: ichor operation resume "+s.op.Name)}
 }
 
-func lockHeld(holder lock.Holder) *pause {
-	return &pause{reason: v1alpha1.ClusterLockHeldReason, message: fmt.Sprintf(
-		"the lock of the cluster is held by %s; this operation starts when it finishes", holder)}
+// lostReason is why an operation whose status was lost has failed.
+const lostReason = "its status was lost, or is older than what was begun on the cluster"
+
+// lostStatus says what becomes of an operation whose status was lost. Only kinds that find done what is done may run again.
+func lostStatus(s *scope) *pause {
+	why := fmt.Sprintf("the operation began at %s, and %s", s.op.Annotations[v1alpha1.StartedAtAnnotation], lostReason)
+	help := fmt.Sprintf("check the machines, then create it anew, and: ichor operation delete %s", s.op.Name)
+	if s.traits.Repeatable {
+		help = "check the machines, then run it again with: ichor operation resume " + s.op.Name
+	}
+	return &pause{reason: v1alpha1.StatusLostReason, releases: true, leaves: true, message: explain(why, help)}
+}
+
+// lockHeld says who has the lock, and what frees it.
+func (r *Reconciler) lockHeld(ctx context.Context, holder lock.Holder) *pause {
+	return &pause{reason: v1alpha1.ClusterLockHeldReason, message: explain(
+		fmt.Sprintf("the lock of the cluster is held by %s", holder), r.frees(ctx, holder))}
+}
+
+// frees says what makes a holder give the lock back.
+func (r *Reconciler) frees(ctx context.Context, holder lock.Holder) string {
+	key, ok := holder.OperationKey()
+	op := &v1alpha1.TalosOperation{}
+	if !ok || r.Client.Get(ctx, key, op) != nil {
+		return "this operation starts when it lets go"
+	}
+	unsafe := r.unsafe(op)
+	switch {
+	case op.Status.FailureReason != "" && unsafe != "":
+		return fmt.Sprintf("it has failed and %s; retry it with: ichor operation resume %s", unsafe, op.Name)
+	case op.Paused():
+		return fmt.Sprintf("it is paused; this operation starts after: ichor operation resume %s", op.Name)
+	}
+	return "this operation starts when it finishes"
+}
+
+// unsafeWindow says that the cluster is inside a window which nobody else may enter, although nobody holds its lock.
+func unsafeWindow(cluster *v1alpha1.TalosCluster, operation string) *pause {
+	return &pause{reason: v1alpha1.ClusterLockHeldReason, message: explain(
+		fmt.Sprintf("TalosOperation %q is inside a stage of cluster %s that nobody else may interrupt", operation, cluster.Name),
+		"this operation starts when it is past that; see: ichor operation get "+operation)}
 }
 
 func comesFirst(other *v1alpha1.TalosOperation) *pause {

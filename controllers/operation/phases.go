@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -28,6 +29,7 @@ import (
 // advance takes the phases in order. Each of them either finds why nothing may move, or lets the next one go on.
 func (r *Reconciler) advance(ctx context.Context, s *scope) (gone bool, err error) {
 	r.collect(s)
+	completedBefore(s.op)
 	if s.op.Completed() && s.op.DeletionTimestamp.IsZero() {
 		return r.completed(ctx, s)
 	}
@@ -45,15 +47,28 @@ func (r *Reconciler) advance(ctx context.Context, s *scope) (gone bool, err erro
 		r.halt,    // The rows of the pause table that do not need the lock.
 		r.known,   // A target whose machines are not known is not planned for.
 		r.judge,   // What is refused does not take the lock.
+		r.steady,  // Nor does work on control planes while one is under replacement.
 		r.acquire, // From here on the target is ours.
 		r.began,   // A lost status must not look like a beginning.
+		r.trust,   // Nor must an older one be believed.
 	} {
 		if stop, err := phase(ctx, s); stop || err != nil {
 			return false, err
 		}
 	}
-	r.run(s)
-	return false, nil
+	return false, r.run(ctx, s)
+}
+
+// completedBefore completes an operation again whose status was lost after it had completed.
+func completedBefore(op *v1alpha1.TalosOperation) {
+	at, err := time.Parse(time.RFC3339, op.Annotations[v1alpha1.CompletedAtAnnotation])
+	if err != nil || op.Completed() {
+		return
+	}
+	op.Status.CompletionTime = metav1.NewTime(at)
+	if began, err := time.Parse(time.RFC3339, op.Annotations[v1alpha1.StartedAtAnnotation]); err == nil && op.Status.StartTime.IsZero() {
+		op.Status.StartTime = metav1.NewTime(began)
+	}
 }
 
 // collect puts the results of calls that have ended into the status of their units.
@@ -97,6 +112,9 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 		}
 		s.steps[step.Name] = step
 	}
+	s.traits = s.executor.Traits(s.op.Spec)
+	s.plan, s.refusals = s.executor.Plan(s.planFacts(r.Clock.Now()))
+	s.stages = s.plan.Stages
 	s.kind = kind.Scope{
 		Owner:    s.key.String(),
 		Spec:     s.op.Spec,
@@ -160,18 +178,47 @@ func (r *Reconciler) deleted(ctx context.Context, s *scope) (gone bool, err erro
 	if err := r.APIReader.Get(ctx, s.key, &v1alpha1.TalosOperation{}); err != nil {
 		return client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err) // The cache is behind: it is gone, and has nothing to take.
 	}
-	if s.Cluster != nil && s.executor != nil && s.unfinished() {
-		s.givingUp = true
-		if ready, err := r.enter(ctx, s); err != nil || !ready || !r.settle(s) {
+	switch {
+	case s.forced():
+		s.event(v1alpha1.ForceDeletedEvent, "Delete", "deleted by force, and its machines are left as they are: %s", s.unfinishedWork())
+	case s.Cluster != nil && s.executor != nil && s.unfinished() && !statusLost(s.op):
+		if settled, err := r.settleForGood(ctx, s); err != nil || !settled {
 			return false, err
 		}
 	}
-	if err := r.Locks.Release(ctx, s.clusterKey(), lock.Operation(s.op)); err != nil {
+	if err := r.release(ctx, s); err != nil {
 		return false, err
+	}
+	for _, record := range s.events {
+		record(r.Recorder) // Status is not written any more.
 	}
 	return true, r.patchMetadata(ctx, s.op, func(op *v1alpha1.TalosOperation) {
 		controllerutil.RemoveFinalizer(op, v1alpha1.TalosOperationFinalizer)
 	})
+}
+
+// settleForGood takes every unit to a safe point and gives up those that have failed. One that failed inside an unsafe step is at no
+// safe point, and nobody else may go on in its place: it has to be retried, or left behind on purpose.
+func (r *Reconciler) settleForGood(ctx context.Context, s *scope) (settled bool, err error) {
+	if stop, err := r.retry(ctx, s); stop || err != nil {
+		return false, err
+	}
+	s.why = nil // Whatever holds a retry back, the rest settles.
+	if ready, err := r.enter(ctx, s); err != nil || !ready {
+		return false, err
+	}
+	if stop, err := r.trust(ctx, s); stop || err != nil {
+		return s.why != nil && s.why.leaves, err
+	}
+	s.givingUp = true
+	if r.settle(s) {
+		return true, nil
+	}
+	if unsafe := r.unsafeFailure(s.op); unsafe != "" {
+		s.blocked = explain(unsafe, fmt.Sprintf("retry it with: ichor operation resume %s; or leave it as it is with annotation %s=%s on the operation",
+			s.op.Name, v1alpha1.ForceDeleteAnnotation, v1alpha1.ForceDeleteRequested))
+	}
+	return false, nil
 }
 
 // retry clears a failure once somebody asked for it: first in status, then the request goes, then steps are taken.
@@ -179,7 +226,8 @@ func (r *Reconciler) retry(ctx context.Context, s *scope) (stop bool, err error)
 	if s.op.Annotations[v1alpha1.RetryAnnotation] != v1alpha1.RetryRequested {
 		return false, nil
 	}
-	if s.op.Status.FailureReason == "" {
+	lost := statusLost(s.op) && s.op.Status.FailureReason != ""
+	if s.op.Status.FailureReason == "" || (lost && !s.traits.Repeatable) {
 		return true, r.patchMetadata(ctx, s.op, func(op *v1alpha1.TalosOperation) {
 			delete(op.Annotations, v1alpha1.RetryAnnotation)
 		})
@@ -187,7 +235,13 @@ func (r *Reconciler) retry(ctx context.Context, s *scope) (stop bool, err error)
 	if s.why = r.heldBack(s); s.why != nil {
 		return false, nil // The request waits as well, and halt settles what is in hand.
 	}
+	if lost {
+		return true, r.beginAnew(ctx, s)
+	}
 	now := metav1.NewTime(r.Clock.Now())
+	if s.op.Status.StartTime.IsZero() {
+		s.op.Status = v1alpha1.TalosOperationStatus{Conditions: s.op.Status.Conditions, FailureReason: s.op.Status.FailureReason}
+	}
 	for _, unit := range s.failed() {
 		unit.FailureTime = metav1.Time{}
 		if unit.RetryStep != "" {
@@ -199,6 +253,15 @@ func (r *Reconciler) retry(ctx context.Context, s *scope) (stop bool, err error)
 	s.event(v1alpha1.RetryingEvent, "Retry", "retrying after: %s", s.op.Status.FailureReason)
 	s.op.Status.FailureReason, s.op.Status.LastRetry = "", now
 	return true, nil
+}
+
+// beginAnew makes an operation whose status was lost another one of the same name. Status is cleared next, as that of one that was
+// refused before it began.
+func (r *Reconciler) beginAnew(ctx context.Context, s *scope) error {
+	return r.patchMetadata(ctx, s.op, func(op *v1alpha1.TalosOperation) {
+		delete(op.Annotations, v1alpha1.StartedAtAnnotation)
+		annotate(op, v1alpha1.OperationIDAnnotation, uuid.NewString())
+	})
 }
 
 // retryAt is the step at which a retry begins. One that gates guard, and that has left nothing behind, begins at the very beginning.
@@ -218,19 +281,42 @@ func (r *Reconciler) halt(ctx context.Context, s *scope) (stop bool, err error) 
 	if s.why == nil {
 		return false, nil
 	}
-	if s.Cluster == nil || s.executor == nil || !holdsLock(s.op) {
-		return true, nil
-	}
+	return true, r.stand(ctx, s)
+}
+
+// stand settles what is in hand and, where that is right, gives the lock back.
+func (r *Reconciler) stand(ctx context.Context, s *scope) error {
 	why := s.why
+	switch {
+	case why.reason == v1alpha1.StatusLostReason && s.op.Status.FailureReason == "":
+		s.op.Status.FailureReason = lostReason
+		return r.release(ctx, s) // Whether it holds the lock was lost as well.
+	case s.Cluster == nil || !holdsLock(s.op):
+		return nil
+	case why.leaves:
+		return r.release(ctx, s)
+	case s.executor == nil && s.unfinished():
+		return nil // A hub that knows the kind settles, and gives the lock back.
+	case s.executor == nil:
+		return r.release(ctx, s)
+	}
 	ready, err := r.enter(ctx, s)
 	s.why = why // Whoever has the lock, this comes first.
 	if err != nil || !ready {
-		return true, err
+		return err
 	}
-	if r.settle(s) && s.why.releases && len(s.failed()) == 0 { // A machine that failed half-way is nobody else's.
-		return true, r.release(ctx, s)
+	switch stop, err := r.trust(ctx, s); {
+	case err != nil:
+		return err
+	case s.why.leaves:
+		return r.release(ctx, s)
+	case stop:
+		return nil
 	}
-	return true, nil
+	if r.settle(s) && why.releases && len(s.failed()) == 0 { // A machine that failed half-way is nobody else's.
+		return r.release(ctx, s)
+	}
+	return nil
 }
 
 // known waits until initial discovery is over. No machine at all would look like no work at all.
@@ -247,13 +333,13 @@ func (r *Reconciler) known(_ context.Context, s *scope) (stop bool, err error) {
 // judge asks the planner before the lock is taken for the first time. What the cache says is enough to go on, and not to refuse: the
 // spec may have been written right before the operation.
 func (r *Reconciler) judge(ctx context.Context, s *scope) (stop bool, err error) {
-	if s.op.Status.Target != nil || len(r.refusals(s)) == 0 {
+	if s.op.Status.Target != nil || len(s.objections()) == 0 {
 		return false, nil
 	}
 	if err := r.loadFrom(ctx, s, r.APIReader); err != nil || s.Cluster == nil {
 		return true, err
 	}
-	refusals := r.refusals(s)
+	refusals := s.objections()
 	if len(refusals) == 0 {
 		return false, nil
 	}
@@ -261,13 +347,12 @@ func (r *Reconciler) judge(ctx context.Context, s *scope) (stop bool, err error)
 	return true, nil
 }
 
-// refusals is what speaks against starting.
-func (r *Reconciler) refusals(s *scope) []plan.Refusal {
-	_, refusals := s.executor.Plan(s.planFacts(r.Clock.Now()))
+// objections is what speaks against starting.
+func (s *scope) objections() []plan.Refusal {
 	if mismatch := unexpected(s); mismatch != nil {
-		refusals = append([]plan.Refusal{*mismatch}, refusals...)
+		return append([]plan.Refusal{*mismatch}, s.refusals...)
 	}
-	return refusals
+	return s.refusals
 }
 
 func (r *Reconciler) refuse(s *scope, first plan.Refusal) {

@@ -39,6 +39,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/providers/kube"
 	"ichor.maesh.dev/hub/providers/target"
 )
 
@@ -65,8 +66,10 @@ type Options struct {
 	Locks     *lock.Locks
 	Executors map[v1alpha1.OperationKind]kind.Executor
 	Viewer    Viewer
-	Clock     clock.Clock
-	Recorder  events.EventRecorder
+	// Kube writes the record on targets.
+	Kube     kube.Provider
+	Clock    clock.Clock
+	Recorder events.EventRecorder
 	// Deadlines replace those that executors declare.
 	Deadlines map[v1alpha1.OperationStep]time.Duration
 	// Fenced is told when another process has taken this one's place.
@@ -94,6 +97,9 @@ type memory struct {
 
 	// entered says that the lock carries this process's epoch.
 	entered bool
+
+	// trusted says that the record on the target was compared with status since then.
+	trusted bool
 }
 
 // Looks is how what a running operation waits for is looked at, unless a test is in a hurry.
@@ -147,13 +153,17 @@ type scope struct {
 
 	executor kind.Executor                        // Set by load; nil means that the kind is not known.
 	steps    map[v1alpha1.OperationStep]kind.Step // Set by load.
+	traits   plan.Traits                          // Set by load.
+	plan     plan.Plan                            // Set by load; its stages are in stages.
+	refusals []plan.Refusal                       // Set by load: what the planner has against starting.
 	kind     kind.Scope                           // Set by load.
-	stages   []plan.Stage                         // Set by run and settle.
+	stages   []plan.Stage                         // Set by load.
 	why      *pause                               // Set by the phase that finds why nothing may move.
 	waiting  []gate.Wait                          // Added to by units that wait.
 	working  []string                             // Added to by units in hand: what goes on with them.
 	settling bool                                 // Set by settle, while a unit is not at a safe point yet.
-	givingUp bool                                 // Set by deleted: failed units are given up as well.
+	givingUp bool                                 // Set by settleForGood: failed units are given up as well.
+	blocked  string                               // Set by settleForGood: why the operation cannot be deleted.
 	claims   []string                             // Added to by claim: units whose task starts once status is written.
 	results  map[string]result                    // Set by collect.
 	wanted   map[string]bool                      // Added to by look and view.
@@ -222,6 +232,7 @@ func (r *Reconciler) remember(key types.NamespacedName) *memory {
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
+	forgetPhase(key)
 	r.tasks.forget(key)
 	r.observer.Keep(key, nil)
 	r.mu.Lock()
@@ -271,8 +282,9 @@ func (r *Reconciler) persist(ctx context.Context, read *v1alpha1.TalosOperation,
 		if err := r.Client.Status().Update(ctx, s.op); err != nil {
 			return fmt.Errorf("writing status of TalosOperation %s: %w", s.key, err)
 		}
-		statusWrites.WithLabelValues(string(s.op.Spec.Kind)).Inc()
 		r.remember(s.key).written = s.op.DeepCopy()
+		measure(read, s.op)
+		s.tell(read)
 	}
 	for unit := range s.results {
 		r.tasks.drop(observe.Key{Object: s.key, Part: unit})

@@ -3,8 +3,10 @@
 package operation
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,20 +19,21 @@ import (
 )
 
 // run works on the stage under way and goes on to the next ones as far as they are over already.
-func (r *Reconciler) run(s *scope) {
-	p, _ := s.executor.Plan(s.planFacts(r.Clock.Now()))
-	s.stages = p.Stages
-	s.op.Status.Held = slices.DeleteFunc(slices.Clone(p.Held), func(name string) bool {
+func (r *Reconciler) run(ctx context.Context, s *scope) error {
+	s.op.Status.Held = slices.DeleteFunc(slices.Clone(s.plan.Held), func(name string) bool {
 		return s.unit(name).Phase == v1alpha1.UnitCompleted // Held while it was in hand.
 	})
-	for _, stage := range p.Stages {
+	for _, stage := range s.stages {
 		if slices.Contains(s.op.Status.CompletedStages, stage.Name) {
 			continue
 		}
 		s.op.Status.Stage = stage.Name
+		if err := r.shield(ctx, s); err != nil {
+			return err
+		}
 		r.runStage(s, stage)
 		if s.op.Status.FailureReason != "" || !s.over(stage) {
-			return
+			return nil
 		}
 		s.op.Status.CompletedStages = append(s.op.Status.CompletedStages, stage.Name)
 		s.event(v1alpha1.StageCompletedEvent, "Run", "stage %s is over", stage.Name)
@@ -38,6 +41,7 @@ func (r *Reconciler) run(s *scope) {
 	s.op.Status.Stage = ""
 	s.op.Status.CompletionTime = metav1.NewTime(r.Clock.Now())
 	s.event(v1alpha1.CompletedReason, "Run", "completed")
+	return nil
 }
 
 func (r *Reconciler) runStage(s *scope, stage plan.Stage) {
@@ -166,9 +170,12 @@ func unitsOf(stage plan.Stage) []string {
 
 // inHand are the units that were begun with in a stage and have not ended it.
 func (s *scope) inHand(stage plan.Stage) []v1alpha1.UnitStatus {
-	return slices.DeleteFunc(s.all(), func(u v1alpha1.UnitStatus) bool {
-		return u.Stage != stage.Name || u.CompletedStage == stage.Name || u.Phase == v1alpha1.UnitCompleted
-	})
+	return slices.DeleteFunc(s.all(), func(u v1alpha1.UnitStatus) bool { return u.Stage != stage.Name || !inHand(u) })
+}
+
+// inHand says whether a unit was begun with in its stage and has not ended that.
+func inHand(unit v1alpha1.UnitStatus) bool {
+	return unit.Phase != v1alpha1.UnitCompleted && unit.Stage != unit.CompletedStage
 }
 
 // away are the machines that a disruptive stage has in hand.
@@ -199,17 +206,15 @@ func (s *scope) lastStageOf(name string) string {
 // settle takes every unit in hand toward its nearest safe point, and says whether all are there. Failed units stay as they are, unless
 // they are given up.
 func (r *Reconciler) settle(s *scope) bool {
-	p, _ := s.executor.Plan(s.planFacts(r.Clock.Now()))
-	s.stages = p.Stages
 	s.settling = true
-	for _, stage := range p.Stages {
+	for _, stage := range s.stages {
 		for _, unit := range s.inHand(stage) {
-			if s.givingUp || !isFailed(unit) {
+			if r.settles(s, unit) {
 				r.step(s, stage, unit, s.executor.Settle)
 			}
 		}
 	}
-	for _, stage := range p.Stages {
+	for _, stage := range s.stages {
 		if slices.ContainsFunc(s.inHand(stage), func(u v1alpha1.UnitStatus) bool { return s.givingUp || !isFailed(u) }) {
 			return false
 		}
@@ -218,11 +223,23 @@ func (r *Reconciler) settle(s *scope) bool {
 	return true
 }
 
+// settles says whether a unit is taken to a safe point. A failed one is only when it is given up, and then not from an unsafe step.
+func (r *Reconciler) settles(s *scope, unit v1alpha1.UnitStatus) bool {
+	return !isFailed(unit) || (s.givingUp && s.executor.Unsafe(kind.Unit{Status: unit, Machine: s.Machine(unit.Name)}) == "")
+}
+
 // unfinished says whether a unit is in hand, or has failed.
-func (s *scope) unfinished() bool {
-	return slices.ContainsFunc(s.all(), func(u v1alpha1.UnitStatus) bool {
-		return u.Phase != v1alpha1.UnitCompleted && u.Stage != u.CompletedStage
-	})
+func (s *scope) unfinished() bool { return slices.ContainsFunc(s.all(), inHand) }
+
+// unfinishedWork names what is in hand, for who leaves it behind.
+func (s *scope) unfinishedWork() string {
+	var work []string
+	for _, unit := range s.all() {
+		if inHand(unit) {
+			work = append(work, unit.Name+": "+string(unit.Step))
+		}
+	}
+	return strings.Join(work, ", ")
 }
 
 func isFailed(unit v1alpha1.UnitStatus) bool { return !unit.FailureTime.IsZero() }
@@ -232,9 +249,12 @@ func (s *scope) failed() []v1alpha1.UnitStatus {
 	return slices.DeleteFunc(s.all(), func(u v1alpha1.UnitStatus) bool { return !isFailed(u) })
 }
 
-// all are copies of all units: machines, then stages without machines.
-func (s *scope) all() []v1alpha1.UnitStatus {
-	return slices.Concat(s.op.Status.Machines, s.op.Status.Units)
+// all are copies of all units.
+func (s *scope) all() []v1alpha1.UnitStatus { return units(s.op) }
+
+// units are the units of an operation: machines, then stages without machines.
+func units(op *v1alpha1.TalosOperation) []v1alpha1.UnitStatus {
+	return slices.Concat(op.Status.Machines, op.Status.Units)
 }
 
 // unit is a copy of a unit's status, or a new one.
@@ -283,10 +303,16 @@ func (s *scope) maxUnavailable() int {
 	return max(count, 1)
 }
 
+// warnings are the Events that somebody should look at.
+var warnings = []string{
+	v1alpha1.StepFailedReason, v1alpha1.RefusedReason, v1alpha1.StatusLostReason, v1alpha1.NoExecutorReason, v1alpha1.TargetMissingReason,
+	v1alpha1.GateOverriddenEvent, v1alpha1.LockTakenOverEvent, v1alpha1.ForceDeletedEvent,
+}
+
 // event records something when status is written.
 func (s *scope) event(reason, action, note string, args ...any) {
 	severity := corev1.EventTypeNormal
-	if reason == v1alpha1.StepFailedReason || reason == v1alpha1.RefusedReason || reason == v1alpha1.GateOverriddenEvent {
+	if slices.Contains(warnings, reason) {
 		severity = corev1.EventTypeWarning
 	}
 	op := s.op.DeepCopy()

@@ -48,6 +48,7 @@ import (
 const (
 	oldVersion = "v1.13.6"
 	newVersion = "v1.14.1"
+	ownerID    = "11111111-2222-3333-4444-555555555555"
 	schematic  = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 )
 
@@ -124,7 +125,9 @@ func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 	DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, namespace)).To(Succeed()) })
 
 	cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{
-		Namespace: f.namespace, Name: "c", Annotations: map[string]string{v1alpha1.MembersApprovedAtAnnotation: "2026-01-01T00:00:00Z"},
+		Namespace: f.namespace, Name: "c", Annotations: map[string]string{
+			v1alpha1.MembersApprovedAtAnnotation: "2026-01-01T00:00:00Z", v1alpha1.OwnerIDAnnotation: ownerID,
+		},
 	}}
 	cluster.Spec.TalosVersion = newVersion
 	Expect(admin.Create(ctx, cluster)).To(Succeed())
@@ -187,8 +190,8 @@ func (f *fleet) startHub() *hub {
 	f.lease.Reader = mgr.GetAPIReader()
 	reconciler := operation.New(ctx, operation.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Executors: f.executors, Clock: clock.RealClock{}, Deadlines: f.deadlines,
-		Locks:    &lock.Locks{Client: mgr.GetClient(), Reader: &f.lease, Epoch: uuid.NewString(), Clock: clock.RealClock{}},
-		Viewer:   gate.Viewer{Talos: f.talos, Kube: f.kube},
+		Locks:  &lock.Locks{Client: mgr.GetClient(), Reader: &f.lease, Epoch: uuid.NewString(), Clock: clock.RealClock{}},
+		Viewer: gate.Viewer{Talos: f.talos, Kube: f.kube}, Kube: f.kube,
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Fenced: func(error) {},
 		Looks: observe.Options{Interval: 20 * time.Millisecond, Timeout: time.Second, AtOnce: 16},
 	})

@@ -5,6 +5,7 @@ package operation
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -98,8 +99,7 @@ func (r *Reconciler) apply(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus,
 	case kind.Wait:
 		r.wait(s, unit, action, now)
 	case kind.Call:
-		if wait := r.gate(s, stage, unit, action); wait != (gate.Wait{}) {
-			s.waiting = append(s.waiting, wait) // However long: a gate has no deadline.
+		if !r.pass(s, stage, unit, action) {
 			return
 		}
 		if action.Step == unit.Step {
@@ -120,21 +120,35 @@ func (r *Reconciler) apply(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus,
 	}
 }
 
-// gate asks the gates where an action would begin to take a machine away, or is about to reboot it.
-func (r *Reconciler) gate(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, action kind.Action) gate.Wait {
+// pass asks the gates where an action would begin to take a machine away, or is about to do what cannot be taken back. However long a
+// gate waits, it has no deadline.
+func (r *Reconciler) pass(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, action kind.Action) bool {
 	entering := unit.Step == ""
 	if !stage.Disruptive || !(entering || s.steps[action.Step].Gated) {
-		return gate.Wait{}
+		return true
 	}
 	view, fresh := r.view(s)
-	if !fresh {
-		return gate.Wait{Gate: v1alpha1.StartingReason, Message: "looking at the target"}
+	var wait gate.Wait
+	switch {
+	case !fresh:
+		wait = gate.Wait{Gate: v1alpha1.StartingReason, Message: "looking at the target"}
+	case view.RecordTrouble != "" && !s.traits.RecordOptional:
+		wait = recordUnread(view.RecordTrouble)
+	case view.RecordTrouble == "" && !r.owned(s, view.Record):
+		return false
+	default:
+		wait = gate.Check(gate.Input{
+			Entering: entering,
+			Cluster:  s.Cluster, Machines: s.Approved(), Machine: s.Machine(unit.Name), View: view,
+			Away: s.away(stage), MaxUnavailable: s.maxUnavailable(),
+		})
 	}
-	return gate.Check(gate.Input{
-		Entering: entering,
-		Cluster:  s.Cluster, Machines: s.Approved(), Machine: s.Machine(unit.Name), View: view,
-		Away: s.away(stage), MaxUnavailable: s.maxUnavailable(),
-	})
+	if wait != (gate.Wait{}) {
+		s.waiting = append(s.waiting, wait)
+		return false
+	}
+	s.advanceSequence(view)
+	return true
 }
 
 // wait stays in a step, or goes on to one that makes no call.
@@ -160,7 +174,7 @@ func (r *Reconciler) wait(s *scope, unit v1alpha1.UnitStatus, action kind.Action
 func (r *Reconciler) timeout(s *scope, unit v1alpha1.UnitStatus, waitingFor string, now time.Time) {
 	waited, deadline := now.Sub(unit.StepStartTime.Time), s.steps[unit.Step].Timeout
 	if deadline > 0 && waited >= deadline {
-		s.fail(unit, kind.Action{Message: fmt.Sprintf("%s not over within %s: %s", unit.Step, deadline, waitingFor)}, now)
+		s.failLate(unit, kind.Action{Message: fmt.Sprintf("%s not over within %s: %s", unit.Step, deadline, waitingFor)}, now)
 		return
 	}
 	s.comeBack(deadline - waited)
@@ -259,6 +273,12 @@ func (s *scope) park(unit v1alpha1.UnitStatus, now time.Time) {
 	s.put(unit)
 }
 
+// failLate fails a unit whose deadline has passed: what it waited for may still come.
+func (s *scope) failLate(unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
+	unit.Outcome = &v1alpha1.CallOutcome{Result: v1alpha1.CallFailed, Class: v1alpha1.ErrorTimeout, Time: metav1.NewTime(now)}
+	s.fail(unit, action, now)
+}
+
 // fail pauses the operation until somebody asks for a retry.
 func (s *scope) fail(unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
 	if unit.Outcome == nil || unit.Outcome.Result != v1alpha1.CallFailed {
@@ -278,16 +298,30 @@ func (s *scope) fail(unit v1alpha1.UnitStatus, action kind.Action, now time.Time
 func (r *Reconciler) start(s *scope, name string) {
 	unit := kind.Unit{Status: s.unit(name), Machine: s.Machine(name)}
 	scope, executor := s.kind, s.executor
+	do := func(ctx context.Context) (kind.Outcome, error) {
+		return executor.Do(ctx, scope, unit, unit.Status.Step)
+	}
+	if s.recorded(unit.Status) {
+		do = r.recording(s, unit.Status.Stage, do)
+	}
 	r.tasks.start(observe.Key{Object: s.key, Part: name}, call{
 		step:     s.steps[unit.Status.Step],
-		classify: executor.Classify,
-		do: func(ctx context.Context) (kind.Outcome, error) {
-			return executor.Do(ctx, scope, unit, unit.Status.Step)
-		},
+		classify: classifyWith(executor),
+		do:       do,
 		undo: func(ctx context.Context, cause error) error {
 			return executor.Undo(ctx, scope, unit, unit.Status.Step, cause)
 		},
 	})
+}
+
+// classifyWith says what the error of a call means, or of the record that is written before it.
+func classifyWith(executor kind.Executor) func(error) v1alpha1.ErrorClass {
+	return func(err error) v1alpha1.ErrorClass {
+		if errors.Is(err, errOvertaken) {
+			return v1alpha1.ErrorPermanent
+		}
+		return executor.Classify(err)
+	}
 }
 
 // look returns the last observation of a unit, says whether there is one and whether it is fresh, and keeps an eye on the unit.

@@ -34,7 +34,7 @@ func (r *Reconciler) ahead(ctx context.Context, s *scope) (*v1alpha1.TalosOperat
 // startable says whether nothing but the lock keeps an operation from starting.
 func (r *Reconciler) startable(op *v1alpha1.TalosOperation) bool {
 	return !op.Completed() && op.DeletionTimestamp.IsZero() && !op.Paused() && op.Status.FailureReason == "" &&
-		!statusLost(op) && r.Executors[op.Spec.Kind] != nil
+		!statusLost(op) && !wasTransitioning(op) && r.Executors[op.Spec.Kind] != nil
 }
 
 func before(a, b *v1alpha1.TalosOperation) bool {

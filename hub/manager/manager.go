@@ -158,7 +158,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 			v1alpha1.TalosKind: talosupgrade.New(talosPool, kubePool, o.ImageFactory),
 			v1alpha1.NodeKind:  node.New(talosPool, kubePool),
 		},
-		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Clock: clock.RealClock{},
+		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,
 	})
 	if err := operations.SetupWithManager(ctx, mgr, options); err != nil {

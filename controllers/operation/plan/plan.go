@@ -118,6 +118,10 @@ type Stage struct {
 
 	// Disruptive stages take machines away: gates and the budget of unavailable machines apply.
 	Disruptive bool
+
+	// Unsafe stages must not be left half-way by anybody: from their beginning until the next stage that is safe, the target is this
+	// operation's alone, whatever becomes of its lock.
+	Unsafe bool
 }
 
 // Batch says how many units of a stage go at once.

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+)
+
+// shield keeps the target where it is for as long as the operation holds the lock: a move would leave its status, and the lock, behind.
+func (r *Reconciler) shield(ctx context.Context, s *scope) error {
+	return r.annotateCluster(ctx, s, func(annotations map[string]string) {
+		annotations[v1alpha1.BlockMoveAnnotation] = shieldOf(s.op)
+		if s.inUnsafeStage() {
+			annotations[v1alpha1.UnsafeAnnotation] = s.op.Name
+		} else if annotations[v1alpha1.UnsafeAnnotation] == s.op.Name {
+			delete(annotations, v1alpha1.UnsafeAnnotation)
+		}
+	})
+}
+
+// unshield takes back what shield did, and nothing that anybody else put there.
+func (r *Reconciler) unshield(ctx context.Context, s *scope) error {
+	return r.annotateCluster(ctx, s, func(annotations map[string]string) {
+		if annotations[v1alpha1.BlockMoveAnnotation] == shieldOf(s.op) {
+			delete(annotations, v1alpha1.BlockMoveAnnotation)
+		}
+		if annotations[v1alpha1.UnsafeAnnotation] == s.op.Name && !s.inUnsafeStage() {
+			delete(annotations, v1alpha1.UnsafeAnnotation)
+		}
+	})
+}
+
+// shieldOf is the value that says whose block it is.
+func shieldOf(op *v1alpha1.TalosOperation) string { return "talosoperation/" + op.Name }
+
+// inUnsafeStage says whether the operation has begun with a stage that nobody else may interrupt, and not reached a safe one since.
+func (s *scope) inUnsafeStage() bool {
+	if s.op.Completed() || s.forced() {
+		return false
+	}
+	for _, stage := range s.stages {
+		if stage.Name == s.op.Status.Stage {
+			return stage.Unsafe
+		}
+	}
+	return false
+}
+
+// forced says whether somebody asked for the operation to go whatever its machines are in.
+func (s *scope) forced() bool {
+	return !s.op.DeletionTimestamp.IsZero() && s.op.Annotations[v1alpha1.ForceDeleteAnnotation] == v1alpha1.ForceDeleteRequested
+}
+
+// annotateCluster changes annotations of the TalosCluster, if there is one and anything changes.
+func (r *Reconciler) annotateCluster(ctx context.Context, s *scope, change func(map[string]string)) error {
+	cluster := &v1alpha1.TalosCluster{}
+	if err := r.Client.Get(ctx, s.clusterKey(), cluster); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	before := cluster.DeepCopy()
+	if cluster.Annotations == nil {
+		cluster.Annotations = map[string]string{}
+	}
+	change(cluster.Annotations)
+	patch := client.MergeFrom(before)
+	if data, err := patch.Data(cluster); err == nil && string(data) == "{}" {
+		return nil
+	}
+	if err := r.Client.Patch(ctx, cluster, patch); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("annotating TalosCluster %s: %w", s.clusterKey(), err))
+	}
+	return nil
+}
