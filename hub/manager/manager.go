@@ -74,6 +74,10 @@ type Options struct {
 
 	// Probes say how often targets are probed; zero takes the default.
 	Probes observe.Options
+
+	// SharedProcess lets several managers run in one process, at once or one after the other, as tests do. Controllers of the same name
+	// then share their metrics.
+	SharedProcess bool
 }
 
 // Run runs the controllers until ctx ends. Losing the leadership is an error: the process must end with it.
@@ -141,7 +145,7 @@ func cacheOptions() cache.Options {
 func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.CancelCauseFunc) error {
 	store := &credentials.Store{Reader: mgr.GetClient()}
 	talosPool, kubePool := talos.NewPool(store), kube.NewPool(store)
-	options := controller.Options{MaxConcurrentReconciles: workers}
+	options := controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(o.SharedProcess)}
 
 	clusters := cluster.New(ctx, cluster.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Credentials: store, Talos: talosPool, Kube: kubePool, Clock: clock.RealClock{},

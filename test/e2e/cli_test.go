@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
-	"ichor.maesh.dev/hub/test/e2e"
+	"ichor.maesh.dev/hub/test/invariant"
 	"ichor.maesh.dev/hub/test/sim/journal"
 )
 
@@ -36,7 +36,7 @@ var _ = Describe("The CLI", Ordered, func() {
 		))
 		Expect(w.ichor(ctx, 0, "operation", "list").Out).To(BeEmpty())
 		Expect(w.ichor(ctx, 0, "cluster", "get", "one", "-o", "json").Out).NotTo(ContainSubstring("v1.14.1"))
-		Expect(w.Fleet.Journal().Entries(journal.Filter{After: before, Method: e2e.InstallMethod})).To(BeEmpty())
+		Expect(w.Fleet.Journal().Entries(journal.Filter{After: before, Method: invariant.InstallMethod})).To(BeEmpty())
 	})
 
 	DescribeTable("refuses what cannot be done, says why, and writes nothing", func(ctx SpecContext, code int, says []string, args ...string) {
@@ -83,7 +83,7 @@ var _ = Describe("The CLI", Ordered, func() {
 		w.ichor(ctx, 0, "operation", "resume", op.Name)
 		w.ichor(ctx, 0, "operation", "watch", op.Name)
 		Expect(w.Fleet.Cluster("one").Node("worker-2").State().BootID).NotTo(Equal(before))
-		Expect(e2e.ReadRolling(w.Fleet.Journal(), "one").Reboots).To(Equal(map[string]int{"worker-2": 1}))
+		Expect(invariant.ReadRolling(w.Fleet.Journal(), "one").Reboots).To(Equal(map[string]int{"worker-2": 1}))
 		w.ichor(ctx, 0, "operation", "delete", op.Name)
 		Eventually(func() string { return w.ichor(ctx, 0, "operation", "list").Out }).WithContext(ctx).Should(BeEmpty())
 	}, SpecTimeout(time.Minute))

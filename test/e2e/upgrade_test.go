@@ -15,6 +15,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/test/e2e"
+	"ichor.maesh.dev/hub/test/invariant"
 	"ichor.maesh.dev/hub/test/sim"
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
@@ -41,8 +42,8 @@ var _ = Describe("Upgrading Talos", func() {
 			Eventually(done).WithContext(ctx).Should(Receive(&result))
 			Expect(result.Out).To(And(ContainSubstring("Rebooting"), ContainSubstring("Completed within")))
 		}
-		Expect(e2e.ReadRolling(w.Fleet.Journal(), "three").Problems(leaders["three"], 1)).To(BeEmpty())
-		Expect(e2e.ReadRolling(w.Fleet.Journal(), "one").Problems(leaders["one"], 2)).To(BeEmpty())
+		Expect(invariant.ReadRolling(w.Fleet.Journal(), "three").Problems(leaders["three"], 1)).To(BeEmpty())
+		Expect(invariant.ReadRolling(w.Fleet.Journal(), "one").Problems(leaders["one"], 2)).To(BeEmpty())
 		Expect(overlap(w.Fleet.Journal())).To(BeTrue(), "the two upgrades ran one after the other")
 		for _, cluster := range w.Fleet.Clusters() {
 			expectUpgraded(w, cluster)
@@ -51,11 +52,11 @@ var _ = Describe("Upgrading Talos", func() {
 	}, SpecTimeout(3*time.Minute))
 
 	It("goes on after kill -9 between install and reboot", func(ctx SpecContext) {
-		killAndGoOn(ctx, journal.Filter{Cluster: "three", Method: e2e.InstallMethod, Done: true})
+		killAndGoOn(ctx, journal.Filter{Cluster: "three", Method: invariant.InstallMethod, Done: true})
 	}, SpecTimeout(3*time.Minute))
 
 	It("goes on after kill -9 during the reboot", func(ctx SpecContext) {
-		killAndGoOn(ctx, journal.Filter{Cluster: "three", Method: e2e.DownEvent})
+		killAndGoOn(ctx, journal.Filter{Cluster: "three", Method: invariant.DownEvent})
 	}, SpecTimeout(3*time.Minute))
 
 	It("makes a second operation wait, whoever made it, and starts it within a second", func(ctx SpecContext) {
@@ -86,7 +87,7 @@ var _ = Describe("Upgrading Talos", func() {
 		Expect(err).NotTo(HaveOccurred())
 		result := w.ichor(ctx, 3, "upgrade", "talos", "v1.14.1", "--cluster", "three", "--follow", "--yes")
 		Expect(result.Err).To(And(ContainSubstring("StepFailed"), ContainSubstring("runs v1.13.6 instead of v1.14.1"), ContainSubstring("ichor operation resume")))
-		rolling := e2e.ReadRolling(w.Fleet.Journal(), "three")
+		rolling := invariant.ReadRolling(w.Fleet.Journal(), "three")
 		Expect(rolling.Order).To(HaveLen(1))
 		Expect(rolling.Installs).To(HaveLen(1))
 
@@ -94,7 +95,7 @@ var _ = Describe("Upgrading Talos", func() {
 		Expect(err).NotTo(HaveOccurred())
 		w.ichor(ctx, 0, "operation", "resume", op.Name)
 		w.ichor(ctx, 0, "operation", "watch", op.Name)
-		again := e2e.ReadRolling(w.Fleet.Journal(), "three")
+		again := invariant.ReadRolling(w.Fleet.Journal(), "three")
 		Expect(again.Order[1]).To(Equal(rolling.Order[0]), "the node that fell back comes first")
 		Expect(again.Order).To(HaveLen(6))
 		expectUpgraded(w, w.Fleet.Cluster("three"))
@@ -106,7 +107,7 @@ var _ = Describe("Upgrading Talos", func() {
 		Expect(err).NotTo(HaveOccurred())
 		result := w.ichor(ctx, 3, "upgrade", "talos", "v1.14.1", "--cluster", "one", "--follow", "--yes")
 		Expect(result.Err).To(ContainSubstring("exit code 6"))
-		Expect(e2e.ReadRolling(w.Fleet.Journal(), "one").Order).To(BeEmpty())
+		Expect(invariant.ReadRolling(w.Fleet.Journal(), "one").Order).To(BeEmpty())
 	}, SpecTimeout(2*time.Minute))
 
 	It("waits while a node cannot be reached, and says which", func(ctx SpecContext) {
@@ -135,7 +136,7 @@ func killAndGoOn(ctx context.Context, at journal.Filter) {
 	Expect(err).NotTo(HaveOccurred())
 	entry, err := w.Fleet.Journal().Wait(ctx, at)
 	Expect(err).NotTo(HaveOccurred())
-	if at.Method == e2e.InstallMethod { // "None is installed twice once the outcome was recorded": let it be.
+	if at.Method == invariant.InstallMethod { // "None is installed twice once the outcome was recorded": let it be.
 		Eventually(w.get(ctx, op)).Should(WithTransform(func(o *v1alpha1.TalosOperation) bool {
 			for _, machine := range o.Status.Machines {
 				installing := machine.Step == v1alpha1.InstallingStep
@@ -150,7 +151,7 @@ func killAndGoOn(ctx context.Context, at journal.Filter) {
 	By("killed at " + entry.Node + ": " + entry.Method)
 	Expect(w.StartHub(ctx)).To(Succeed())
 	w.ichor(ctx, 0, "operation", "watch", op.Name)
-	Expect(e2e.ReadRolling(w.Fleet.Journal(), "three").Problems(leader, 1)).To(BeEmpty())
+	Expect(invariant.ReadRolling(w.Fleet.Journal(), "three").Problems(leader, 1)).To(BeEmpty())
 	expectUpgraded(w, w.Fleet.Cluster("three"))
 }
 
@@ -181,9 +182,9 @@ func overlap(j *journal.Journal) bool {
 	away := map[string]string{}
 	for _, entry := range j.Entries(journal.Filter{}) {
 		switch entry.Method {
-		case e2e.DownEvent:
+		case invariant.DownEvent:
 			away[entry.Node] = entry.Cluster
-		case e2e.ReadyEvent:
+		case invariant.ReadyEvent:
 			delete(away, entry.Node)
 		}
 		clusters := map[string]bool{}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -24,6 +25,9 @@ func (a *API) record(r *request) *journal.Call {
 		}
 	}
 	arguments := map[string]string{}
+	if agent, _, _ := strings.Cut(r.UserAgent(), "/"); agent != "" {
+		arguments["agent"] = agent
+	}
 	if r.namespace != "" {
 		arguments["namespace"] = r.namespace
 	}

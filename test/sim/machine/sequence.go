@@ -212,6 +212,7 @@ func (m *Machine) services(s *sequence) {
 		m.advance(s, func() {
 			m.state.Stage, m.state.Ready, m.sequence = runtime.MachineStageRunning, true, nil
 			m.events.stopped(s.name, s.actor)
+			m.record("running", m.snapshot().Running.Version) // Before anybody can see it; "ready" comes when everybody has.
 		})
 	if !ok {
 		return

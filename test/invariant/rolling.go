@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package e2e
+// Package invariant reads from the journal of a simulated fleet whether anything happened that must never happen. End-to-end tests, the
+// harness and chaos tests use the one set of checks.
+package invariant
 
 import (
 	"fmt"
@@ -16,6 +18,8 @@ const (
 	InstallMethod = "LifecycleService/Upgrade"
 	RebootMethod  = "MachineService/Reboot"
 	DownEvent     = "event down"
+	BootEvent     = "event boot"
+	RunningEvent  = "event running"
 	ReadyEvent    = "event ready"
 )
 
@@ -33,10 +37,15 @@ type Rolling struct {
 // absence is the time from the call that takes a node away to its being back.
 type absence struct{ from, to time.Time }
 
-// ReadRolling reads the journal of a cluster.
+// ReadRolling reads the whole journal of a cluster.
 func ReadRolling(j *journal.Journal, cluster string) Rolling {
+	return ReadRollingSince(j, cluster, 0)
+}
+
+// ReadRollingSince reads the journal of a cluster from after a sequence on, such as that of an earlier operation's end.
+func ReadRollingSince(j *journal.Journal, cluster string, after uint64) Rolling {
 	r := Rolling{Installs: map[string]int{}, Reboots: map[string]int{}, away: map[string][]absence{}}
-	for _, entry := range j.Entries(journal.Filter{Cluster: cluster}) {
+	for _, entry := range j.Entries(journal.Filter{Cluster: cluster, After: after}) {
 		r.note(entry)
 	}
 	return r
@@ -56,7 +65,7 @@ func (r *Rolling) note(entry journal.Entry) {
 		r.Reboots[entry.Node]++
 		r.Order = append(r.Order, entry.Node)
 		r.away[entry.Node] = append(absences, absence{from: entry.Time})
-	case ReadyEvent:
+	case RunningEvent:
 		if n := len(absences); n > 0 && absences[n-1].to.IsZero() {
 			absences[n-1].to = entry.Time
 		}
@@ -127,4 +136,4 @@ func (r Rolling) lastControlPlane() string {
 }
 
 // IsControlPlane tells the fleet's nodes apart by their names.
-func IsControlPlane(node string) bool { return strings.Contains(node, "cp-") }
+func IsControlPlane(node string) bool { return strings.Contains(strings.ToLower(node), "cp-") }

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/service"
+)
+
+// Import brings a cluster of the fleet to the hub, and returns when the hub can work on it.
+func (h *Harness) Import(ctx context.Context, cluster string) error {
+	simulated := h.Fleet.Cluster(cluster)
+	err := h.ImportAs(ctx, cluster, simulated.Kubeconfig(), simulated.Talosconfig())
+	if err != nil {
+		return err
+	}
+	_, err = h.WaitForCluster(ctx, cluster, Available())
+	return err
+}
+
+// ImportAs brings a cluster to the hub with the given files, or gives the hub other files for it. It does not wait.
+func (h *Harness) ImportAs(ctx context.Context, cluster string, kubeconfig, talosconfig []byte) error {
+	_, err := h.Service.Import(ctx, service.Import{Name: cluster, Namespace: Namespace, Kubeconfig: kubeconfig, Talosconfig: talosconfig})
+	return err
+}
+
+// Upgrade starts an upgrade of Talos, as ichor upgrade talos does. maxUnavailable may be zero.
+func (h *Harness) Upgrade(ctx context.Context, cluster, version string, maxUnavailable int) (*v1alpha1.TalosOperation, error) {
+	var most *intstr.IntOrString
+	if maxUnavailable > 0 {
+		n := intstr.FromInt(maxUnavailable)
+		most = &n
+	}
+	start, err := h.Service.PlanTalosUpgrade(ctx, key(cluster), version, most)
+	if err != nil {
+		return nil, err
+	}
+	return h.Service.Create(ctx, start)
+}
+
+// Reboot starts the reboot of a node, as ichor node reboot does.
+func (h *Harness) Reboot(ctx context.Context, cluster, node string) (*v1alpha1.TalosOperation, error) {
+	machine, err := h.Service.Machine(ctx, Namespace, cluster, node)
+	if err != nil {
+		return nil, err
+	}
+	start, err := h.Service.PlanReboot(ctx, machine, v1alpha1.RebootModeDefault)
+	if err != nil {
+		return nil, err
+	}
+	return h.Service.Create(ctx, start)
+}
+
+// Resume does what the state of an operation calls for, as ichor operation resume does.
+func (h *Harness) Resume(ctx context.Context, op *v1alpha1.TalosOperation) error {
+	current, err := h.Operation(ctx, op)
+	if err != nil {
+		return err
+	}
+	_, err = h.Service.Resume(ctx, current)
+	return err
+}
+
+// Operation reads an operation again.
+func (h *Harness) Operation(ctx context.Context, op *v1alpha1.TalosOperation) (*v1alpha1.TalosOperation, error) {
+	return h.Service.Operation(ctx, client.ObjectKeyFromObject(op))
+}
+
+// Cluster reads a TalosCluster.
+func (h *Harness) Cluster(ctx context.Context, name string) (*v1alpha1.TalosCluster, error) {
+	facts, err := h.Service.Facts(ctx, key(name))
+	return facts.Cluster, err
+}
+
+func key(cluster string) client.ObjectKey {
+	return client.ObjectKey{Namespace: Namespace, Name: cluster}
+}
+
+// Condition is something that a test waits for.
+type Condition[T client.Object] struct {
+	// Says is what it is, for the error of a test that waited in vain.
+	Says string
+
+	// Holds says whether it is so.
+	Holds func(T) bool
+}
+
+// Completed holds for operations that are over.
+func Completed() Condition[*v1alpha1.TalosOperation] {
+	return Condition[*v1alpha1.TalosOperation]{"Completed", func(op *v1alpha1.TalosOperation) bool {
+		return op.Completed() && op.Annotations[v1alpha1.CompletedAtAnnotation] != ""
+	}}
+}
+
+// Paused holds for operations that are paused for a reason, with a message that contains every text.
+func Paused(reason string, texts ...string) Condition[*v1alpha1.TalosOperation] {
+	return OperationCondition(v1alpha1.PausedCondition, metav1.ConditionTrue, reason, texts...)
+}
+
+// WaitingAt holds for operations that wait at a gate, with a message that contains every text.
+func WaitingAt(gate string, texts ...string) Condition[*v1alpha1.TalosOperation] {
+	return OperationCondition(v1alpha1.ProgressingCondition, metav1.ConditionFalse, gate, texts...)
+}
+
+// OperationCondition holds for operations with a condition whose message contains every text.
+func OperationCondition(kind string, status metav1.ConditionStatus, reason string, texts ...string) Condition[*v1alpha1.TalosOperation] {
+	return Condition[*v1alpha1.TalosOperation]{
+		fmt.Sprintf("%s=%s %s %q", kind, status, reason, texts),
+		func(op *v1alpha1.TalosOperation) bool { return has(op.Status.Conditions, kind, status, reason, texts) },
+	}
+}
+
+// InStep holds for operations of which a machine is in a step.
+func InStep(machine string, step v1alpha1.OperationStep) Condition[*v1alpha1.TalosOperation] {
+	return Condition[*v1alpha1.TalosOperation]{fmt.Sprintf("%s in step %s", machine, step), func(op *v1alpha1.TalosOperation) bool {
+		return slices.ContainsFunc(op.Status.Machines, func(u v1alpha1.UnitStatus) bool { return u.Name == machine && u.Step == step })
+	}}
+}
+
+// UnitSays holds for operations of which a machine has a message that contains a text.
+func UnitSays(machine, text string) Condition[*v1alpha1.TalosOperation] {
+	return Condition[*v1alpha1.TalosOperation]{fmt.Sprintf("%s says %q", machine, text), func(op *v1alpha1.TalosOperation) bool {
+		return slices.ContainsFunc(op.Status.Machines, func(u v1alpha1.UnitStatus) bool {
+			return u.Name == machine && strings.Contains(u.Message, text)
+		})
+	}}
+}
+
+// Available holds for clusters that the hub can work on.
+func Available() Condition[*v1alpha1.TalosCluster] {
+	return ClusterCondition(v1alpha1.AvailableCondition, metav1.ConditionTrue, v1alpha1.AvailableReason)
+}
+
+// ClusterCondition holds for clusters with a condition whose message contains every text.
+func ClusterCondition(kind string, status metav1.ConditionStatus, reason string, texts ...string) Condition[*v1alpha1.TalosCluster] {
+	return Condition[*v1alpha1.TalosCluster]{
+		fmt.Sprintf("%s=%s %s %q", kind, status, reason, texts),
+		func(c *v1alpha1.TalosCluster) bool { return has(c.Status.Conditions, kind, status, reason, texts) },
+	}
+}
+
+func has(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string, texts []string) bool {
+	c := meta.FindStatusCondition(conditions, kind)
+	return c != nil && c.Status == status && (reason == "" || c.Reason == reason) &&
+		!slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(c.Message, text) })
+}
