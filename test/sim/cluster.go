@@ -89,7 +89,9 @@ func (c *Cluster) makeMachines() error {
 		return err
 	}
 	c.etcd = etcd.New(c.spec.Name, o.Clock, *o.Timings, c.etcdChanged)
-	env := machine.Environment{Clock: o.Clock, Timings: *o.Timings, Faults: c.sim.faults, Journal: c.sim.journal, Etcd: c.etcd}
+	env := machine.Environment{
+		Clock: o.Clock, Timings: *o.Timings, Faults: c.sim.faults, Journal: c.sim.journal, Etcd: c.etcd, Kubernetes: c.drainer(),
+	}
 	for _, id := range c.identities() {
 		c.nodes = append(c.nodes, &Node{machine: c.makeMachine(id, env, kept)})
 	}

@@ -52,6 +52,21 @@ func (d *disk) revert() {
 	delete(d.meta, upgradeKey)
 }
 
+// goBack reverts a slot that is still on trial.
+func (d *disk) goBack() {
+	if _, onTrial := d.meta[upgradeKey]; onTrial {
+		d.revert()
+	}
+}
+
+// takeStaged returns the image of a staged upgrade, and forgets it so that it is tried once.
+func (d *disk) takeStaged() (ref string, staged bool) {
+	ref, staged = d.meta[meta.StagedUpgradeImageRef]
+	delete(d.meta, meta.StagedUpgradeImageRef)
+	delete(d.meta, meta.StagedUpgradeInstallOptions)
+	return ref, staged
+}
+
 func cloneMeta(values map[uint8]string) map[uint8]string {
 	if values == nil {
 		return map[uint8]string{}

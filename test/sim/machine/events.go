@@ -64,6 +64,23 @@ func (l *EventLog) locked(sequence, actor string) {
 	})
 }
 
+func (l *EventLog) failed(sequence, actor string, cause error) {
+	l.stopped(sequence, actor)
+	l.add(actor, &machineapi.SequenceEvent{
+		Sequence: sequence,
+		Action:   machineapi.SequenceEvent_NOOP,
+		Error:    &common.Error{Code: common.Code_FATAL, Message: "sequence failed: " + cause.Error()},
+	})
+}
+
+func (l *EventLog) phase(name string, action machineapi.PhaseEvent_Action, actor string) {
+	l.add(actor, &machineapi.PhaseEvent{Phase: name, Action: action})
+}
+
+func (l *EventLog) task(name string, action machineapi.TaskEvent_Action, actor string) {
+	l.add(actor, &machineapi.TaskEvent{Task: name, Action: action})
+}
+
 func (l *EventLog) status(s State) {
 	l.add("", &machineapi.MachineStatusEvent{
 		Stage:  machineapi.MachineStatusEvent_MachineStage(s.Stage),

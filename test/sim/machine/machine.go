@@ -46,6 +46,8 @@ type Environment struct {
 	Faults  *fault.Registry
 	Journal *journal.Journal
 	Etcd    *etcd.Cluster
+	// Kubernetes is nil for machines without a cluster around them.
+	Kubernetes Kubernetes
 }
 
 // State is a snapshot of a machine.

@@ -5,6 +5,7 @@ package machine
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
@@ -15,14 +16,17 @@ import (
 
 // Names of the sequences, as Talos's events say them.
 const (
-	sequenceBoot     = "boot"
-	sequenceReboot   = "reboot"
-	sequenceShutdown = "shutdown"
+	sequenceBoot         = "boot"
+	sequenceInstall      = "install"
+	sequenceReboot       = "reboot"
+	sequenceShutdown     = "shutdown"
+	sequenceUpgrade      = "upgrade"
+	sequenceStageUpgrade = "stageUpgrade"
 )
 
-// yields says which sequence may be taken over by which others.
+// yields says which sequence may be taken over by which others. A shutdown and a rollback ask nobody.
 var yields = map[string][]string{
-	sequenceBoot:   {sequenceReboot, sequenceShutdown},
+	sequenceBoot:   {sequenceReboot, sequenceUpgrade},
 	sequenceReboot: {sequenceReboot},
 }
 
@@ -34,18 +38,25 @@ type sequence struct {
 }
 
 // Reboot starts the reboot sequence and returns the actor ID of its events. It does not drain anything.
-func (m *Machine) Reboot() string {
-	return m.start(sequenceReboot, func(s *sequence) {
-		if m.windDown(s, runtime.MachineStageRebooting) && m.away(s, "reboot", true) {
-			m.boot(s)
-		}
-	})
+func (m *Machine) Reboot() string { return m.start(sequenceReboot, m.reboot) }
+
+func (m *Machine) reboot(s *sequence) {
+	if m.windDown(s, runtime.MachineStageRebooting) && m.away(s, "reboot", true) {
+		m.boot(s)
+	}
 }
 
-// Shutdown starts the shutdown sequence and returns the actor ID of its events. The machine then stays down.
-func (m *Machine) Shutdown() string {
-	return m.start(sequenceShutdown, func(s *sequence) {
-		if m.windDown(s, runtime.MachineStageShuttingDown) {
+// Shutdown starts the shutdown sequence, which drains the node first unless it is forced, and returns the actor ID of its
+// events. The machine then stays down, even when the drain failed.
+func (m *Machine) Shutdown(force bool) string {
+	return m.takeOver(sequenceShutdown, func(s *sequence) {
+		if !m.begin(s, runtime.MachineStageShuttingDown) {
+			return
+		}
+		if !force {
+			_ = m.drain(s)
+		}
+		if m.wait(s, m.env.Timings.Stop) {
 			m.away(s, "shutdown", false)
 		}
 	})
@@ -62,7 +73,7 @@ func (m *Machine) Rollback() error {
 	m.disk.next = other
 	delete(m.disk.meta, upgradeKey)
 	m.mu.Unlock()
-	m.Reboot()
+	m.takeOver(sequenceReboot, m.reboot)
 	return nil
 }
 
@@ -103,6 +114,15 @@ func (m *Machine) start(name string, run func(*sequence)) string {
 	return s.actor
 }
 
+// takeOver runs a sequence whatever else is running.
+func (m *Machine) takeOver(name string, run func(*sequence)) string {
+	m.mu.Lock()
+	s := m.replace(name)
+	m.mu.Unlock()
+	go run(s)
+	return s.actor
+}
+
 // replace makes a new sequence the running one; the caller holds the lock.
 func (m *Machine) replace(name string) *sequence {
 	if m.sequence != nil {
@@ -133,9 +153,20 @@ func (m *Machine) advance(s *sequence, change func()) bool {
 
 // windDown stops the services; the API still answers, and another reboot may still take over.
 func (m *Machine) windDown(s *sequence, stage runtime.MachineStage) bool {
+	return m.begin(s, stage) && m.wait(s, m.env.Timings.Stop)
+}
+
+func (m *Machine) begin(s *sequence, stage runtime.MachineStage) bool {
 	m.Events().started(s.name, s.actor)
-	return m.advance(s, func() { m.state.Stage, m.state.Ready = stage, false }) &&
-		timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.Stop) == nil
+	return m.enter(s, stage)
+}
+
+func (m *Machine) enter(s *sequence, stage runtime.MachineStage) bool {
+	return m.advance(s, func() { m.state.Stage, m.state.Ready = stage, false })
+}
+
+func (m *Machine) wait(s *sequence, d time.Duration) bool {
+	return timing.Sleep(s.ctx, m.env.Clock, d) == nil
 }
 
 // away takes the APIs, the etcd member and the kubelet down, and ends what else was running. The sequence goes on only if
@@ -170,11 +201,20 @@ func (m *Machine) boot(from *sequence) {
 		m.mu.Unlock()
 		return
 	}
-	s := m.replace(sequenceBoot)
+	name := sequenceBoot
+	ref, staged := m.disk.takeStaged()
+	if staged {
+		name = sequenceInstall
+	}
+	s := m.replace(name)
 	m.wake(s)
 	m.mu.Unlock()
 	m.record("boot", m.State().Running.Version)
 	m.notify()
+	if staged {
+		m.installStaged(s, ref)
+		return
+	}
 	m.services(s)
 }
 
@@ -237,9 +277,13 @@ func (m *Machine) joinEtcd(s *sequence) bool {
 
 // startKubelet waits for the cluster too: without its API no node becomes Ready.
 func (m *Machine) startKubelet(s *sequence) bool {
-	return timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.Kubelet) == nil &&
+	ready := timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.Kubelet) == nil &&
 		m.env.Etcd.WaitHealthy(s.ctx) == nil &&
 		m.advance(s, func() { m.state.KubeletReady = true })
+	if ready {
+		m.uncordon(s)
+	}
+	return ready
 }
 
 // commit drops the way back: the running system has proven itself.

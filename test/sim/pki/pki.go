@@ -97,6 +97,11 @@ func (p *PKI) KubernetesServer(ips ...net.IP) (tls.Certificate, error) {
 	return server(p.kubernetes, "kube-apiserver", names, ips...)
 }
 
+// Kubelet makes the client certificate of a node's kubelet.
+func (p *PKI) Kubelet(node string) (tls.Certificate, error) {
+	return client(p.kubernetes, "system:node:"+node, "system:nodes")
+}
+
 // Talosconfig makes a talosconfig with one context for a client with the given roles.
 func (p *PKI) Talosconfig(context string, endpoints []string, roles role.Set) ([]byte, error) {
 	pair, err := p.Bundle.GenerateTalosAPIClientCertificateWithTTL(roles, validity)

@@ -93,8 +93,20 @@ func (machineService) Reboot(ctx context.Context, _ *machineapi.RebootRequest) (
 }
 
 // Shutdown starts the shutdown sequence.
-func (machineService) Shutdown(ctx context.Context, _ *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse, error) {
-	return &machineapi.ShutdownResponse{Messages: []*machineapi.Shutdown{{ActorId: nodeFrom(ctx).Shutdown()}}}, nil
+func (machineService) Shutdown(ctx context.Context, req *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse, error) {
+	actor := nodeFrom(ctx).Shutdown(req.GetForce())
+	return &machineapi.ShutdownResponse{Messages: []*machineapi.Shutdown{{ActorId: actor}}}, nil
+}
+
+// Upgrade is the older upgrade API, which drains, installs and reboots by itself. Its errors have no code of their own.
+func (machineService) Upgrade(ctx context.Context, req *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
+	actor, err := nodeFrom(ctx).Machine.Upgrade(ctx, machine.Upgrade{
+		Image: req.GetImage(), Stage: req.GetStage(), Force: req.GetForce(), Preserve: req.GetPreserve(),
+	})
+	if err != nil {
+		return nil, status.Error(codes.Unknown, err.Error())
+	}
+	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: actor}}}, nil
 }
 
 // Rollback reboots into the other slot.

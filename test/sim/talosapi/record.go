@@ -91,6 +91,11 @@ func arguments(req any) map[string]string {
 		return map[string]string{"image": r.GetImageRef()}
 	case *machineapi.LifecycleServiceUpgradeRequest:
 		return map[string]string{"image": r.GetSource().GetImageName()}
+	case *machineapi.UpgradeRequest:
+		return map[string]string{
+			"image": r.GetImage(), "stage": strconv.FormatBool(r.GetStage()), "force": strconv.FormatBool(r.GetForce()),
+			"preserve": strconv.FormatBool(r.GetPreserve()), "mode": r.GetRebootMode().String(),
+		}
 	case *machineapi.RebootRequest:
 		return map[string]string{"mode": r.GetMode().String()}
 	case *machineapi.ShutdownRequest:

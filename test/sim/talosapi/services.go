@@ -18,8 +18,8 @@ import (
 // apid can set says which one is meant.
 func newServices(c *Cluster) *grpc.Server {
 	server := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(c.identifyUnary, recordUnary, authorizeUnary),
-		grpc.ChainStreamInterceptor(c.identifyStream, recordStream, authorizeStream),
+		grpc.ChainUnaryInterceptor(c.identifyUnary, recordUnary, offerUnary, authorizeUnary),
+		grpc.ChainStreamInterceptor(c.identifyStream, recordStream, offerStream, authorizeStream),
 	)
 	machineapi.RegisterMachineServiceServer(server, machineService{})
 	machineapi.RegisterImageServiceServer(server, imageService{})

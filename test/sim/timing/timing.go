@@ -39,6 +39,10 @@ type Timings struct {
 	PodTermination time.Duration
 	// PodStart is the time from the creation of a pod until it is running.
 	PodStart time.Duration
+	// Drain is how long Talos itself tries to empty a node before it goes on without that.
+	Drain time.Duration
+	// EvictionRetry is the pause after an eviction that a disruption budget has refused.
+	EvictionRetry time.Duration
 	// NodeMonitorGrace is the silence of a kubelet after which its node becomes Unknown.
 	NodeMonitorGrace time.Duration
 }
@@ -61,6 +65,8 @@ func Default() Timings {
 
 		PodTermination:   time.Second,
 		PodStart:         1500 * time.Millisecond,
+		Drain:            30 * time.Second,
+		EvictionRetry:    500 * time.Millisecond,
 		NodeMonitorGrace: 8 * time.Second,
 	}
 }
@@ -88,7 +94,7 @@ func (t Timings) Scaled(speed float64) Timings {
 func (t *Timings) fields() []*time.Duration {
 	return []*time.Duration{
 		&t.Pull, &t.Install, &t.Stop, &t.Boot, &t.FailedBoot, &t.EtcdJoin, &t.Kubelet, &t.Settle,
-		&t.Election, &t.EtcdTimeout, &t.PodTermination, &t.PodStart, &t.NodeMonitorGrace,
+		&t.Election, &t.EtcdTimeout, &t.PodTermination, &t.PodStart, &t.Drain, &t.EvictionRetry, &t.NodeMonitorGrace,
 	}
 }
 
