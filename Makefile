@@ -31,6 +31,7 @@ BINARIES := $(patsubst cmd/%,%,$(wildcard cmd/ichor cmd/ichor-*))
 export ICHOR_BINARY ?= $(CURDIR)/bin/ichor
 export ICHOR_HUB_BINARY ?= $(CURDIR)/bin/ichor-hub
 export ICHOR_SIM_BINARY ?= $(CURDIR)/bin/ichor-sim
+export ICHOR_TALOSCTL_BINARY ?= $(CURDIR)/bin/talosctl
 
 # End-to-end tests are the packages below a directory named e2e.
 E2E_PACKAGES = $(shell $(GO) list ./... | grep -E '/e2e(/|$$)')
@@ -60,6 +61,13 @@ $(addprefix build-,$(BINARIES)): build-%:
 build-kubectl:
 	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/kubectl ./test/kubectl
 
+# Talos's own client, for the tests of the simulator. It takes minutes to compile, so it is made once.
+.PHONY: build-talosctl
+build-talosctl: bin/talosctl
+
+bin/talosctl: test/talosctl/go.mod test/talosctl/go.sum test/talosctl/main.go
+	$(GO) -C test/talosctl build -p $(JOBS) -ldflags "-s -w" -o $(CURDIR)/$@ .
+
 .PHONY: demo
 demo: build ## Run a hub and a simulated fleet until Ctrl-C (DEMO_ARGS="--clusters N --speed S --dir D --detach").
 	./hack/demo.sh start $(DEMO_ARGS)
@@ -82,7 +90,7 @@ test-unit: build-ichor-hub ## Run unit tests and controller tests (these start t
 	$(GO) test -p $(JOBS) -timeout 15m $(UNIT_PACKAGES)
 
 .PHONY: test-e2e
-test-e2e: build build-kubectl ## Run the end-to-end tests on the binaries.
+test-e2e: build build-kubectl build-talosctl ## Run the end-to-end tests on the binaries.
 	$(GO) test -p 1 -count=1 -timeout 30m $(E2E_PACKAGES)
 
 .PHONY: bench
@@ -99,6 +107,7 @@ verify-generated: $(CONTROLLER_GEN)
 .PHONY: verify-modules
 verify-modules:
 	$(GO) mod tidy -diff
+	$(GO) -C test/talosctl mod tidy -diff
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters; they hold the rule of imports, too.
