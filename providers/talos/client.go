@@ -293,6 +293,18 @@ func (c *connection) InstallImage(ctx context.Context, address, image string) (i
 	return exit.ExitCode, nil
 }
 
+// Upgrade asks for what keeps the data and asks nothing that may be skipped by force. To preserve also tells Talos to leave the look at
+// etcd to whoever asks: the gates have looked, at more than Talos does, and no lock of Talos' stays behind that refuses the next machine.
+func (c *connection) Upgrade(ctx context.Context, address, image string) error {
+	//nolint:staticcheck // Talos before 1.13 has nothing else.
+	_, err := c.client.UpgradeWithOptions(c.guarded(ctx, address),
+		client.WithUpgradeImage(image), client.WithUpgradePreserve(true), client.WithUpgradeRebootMode(machineapi.UpgradeRequest_DEFAULT))
+	if err != nil {
+		return fmt.Errorf("upgrading %s to %s: %w", address, image, err)
+	}
+	return nil
+}
+
 // drainStream hands every message of a stream to each, until it ends.
 func drainStream[T any](recv func() (T, error), each func(T)) error {
 	for {

@@ -26,8 +26,10 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -45,8 +47,10 @@ type server struct {
 	nodes []string
 	mode  machineapi.RebootRequest_Mode
 
-	exit   *int32
-	pulled string
+	exit    *int32
+	pulled  string
+	refuses error
+	upgrade *machineapi.UpgradeRequest
 }
 
 // images and lifecycle are the services of the same machine whose methods have the names of others.
@@ -104,6 +108,15 @@ func (s *server) Reboot(ctx context.Context, request *machineapi.RebootRequest) 
 	s.note(ctx, "Reboot")
 	s.mode = request.GetMode()
 	return &machineapi.RebootResponse{Messages: []*machineapi.Reboot{{ActorId: "a"}}}, nil
+}
+
+func (s *server) Upgrade(ctx context.Context, request *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
+	s.note(ctx, "MachineService/Upgrade "+request.GetImage())
+	s.upgrade = request
+	if s.refuses != nil {
+		return nil, s.refuses
+	}
+	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: "a"}}}, nil
 }
 
 func (s *server) EtcdForfeitLeadership(ctx context.Context, _ *machineapi.EtcdForfeitLeadershipRequest) (*machineapi.EtcdForfeitLeadershipResponse, error) {
@@ -184,9 +197,9 @@ func TestMachine(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(seen).To(Equal(Machine{Version: "v1.13.9", BootID: "boot-1"}), "resources that are not there yet are no error")
 
-	status := runtime.NewMachineStatus()
-	status.TypedSpec().Stage = runtime.MachineStageRunning
-	status.TypedSpec().Status = runtime.MachineStatusStatus{UnmetConditions: []runtime.UnmetCondition{{Name: "time", Reason: "not in sync"}}}
+	machineStatus := runtime.NewMachineStatus()
+	machineStatus.TypedSpec().Stage = runtime.MachineStageRunning
+	machineStatus.TypedSpec().Status = runtime.MachineStatusStatus{UnmetConditions: []runtime.UnmetCondition{{Name: "time", Reason: "not in sync"}}}
 	platform := runtime.NewPlatformMetadataSpec(runtime.NamespaceName, runtime.PlatformMetadataID)
 	platform.TypedSpec().Platform = "metal"
 	security := runtime.NewSecurityStateSpec(runtime.NamespaceName)
@@ -194,7 +207,7 @@ func TestMachine(t *testing.T) {
 	schematic := runtime.NewExtensionStatus(runtime.NamespaceName, "0")
 	schematic.TypedSpec().Metadata.Name, schematic.TypedSpec().Metadata.Version = "schematic", "s1"
 	key := runtime.NewMetaKey(runtime.NamespaceName, runtime.MetaKeyTagToID(meta.Upgrade))
-	s.create(t, append(identity("u1", "cp-1"), status, platform, security, schematic, key)...)
+	s.create(t, append(identity("u1", "cp-1"), machineStatus, platform, security, schematic, key)...)
 	seen, err = reader.Machine(t.Context(), "10.0.0.1")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(seen).To(Equal(Machine{
@@ -218,8 +231,9 @@ func TestEtcd(t *testing.T) {
 func change(c *client.Client, g guard.Func) map[string]func(context.Context) error {
 	w := &connection{client: c, guard: g}
 	return map[string]func(context.Context) error{
-		"EtcdForfeitLeadership": func(ctx context.Context) error { return w.ForfeitLeadership(ctx, "10.0.0.1") },
-		"Reboot":                func(ctx context.Context) error { return w.Reboot(ctx, "10.0.0.1", "Force") },
+		"EtcdForfeitLeadership":              func(ctx context.Context) error { return w.ForfeitLeadership(ctx, "10.0.0.1") },
+		"Reboot":                             func(ctx context.Context) error { return w.Reboot(ctx, "10.0.0.1", "Force") },
+		"MachineService/Upgrade an/image:v1": func(ctx context.Context) error { return w.Upgrade(ctx, "10.0.0.1", "an/image:v1") },
 		"Pull an/image:v1 NS_SYSTEM": func(ctx context.Context) error {
 			_, err := w.PullImage(ctx, "10.0.0.1", "an/image:v1")
 			return err
@@ -314,4 +328,22 @@ func TestPullImage(t *testing.T) {
 	g.Expect(err).To(MatchError("pulling x at 10.0.0.1: the machine did not say what it pulled"))
 	s.pulled = "x@sha256:1"
 	g.Expect(w.PullImage(t.Context(), "10.0.0.1", "x")).To(Equal("x@sha256:1"))
+}
+
+// Talos before 1.13 is asked to keep the data, and to skip nothing by force: neither its own checks of the image nor the order of its stop.
+func TestUpgrade(t *testing.T) {
+	g := NewWithT(t)
+	s, c := serve(t)
+	w := &connection{client: c, guard: allowed}
+	g.Expect(w.Upgrade(t.Context(), "10.0.0.1", "x")).To(Succeed())
+	g.Expect(s.upgrade.GetImage()).To(Equal("x"))
+	g.Expect(s.upgrade.GetPreserve()).To(BeTrue())
+	g.Expect(s.upgrade.GetForce()).To(BeFalse())
+	g.Expect(s.upgrade.GetStage()).To(BeFalse())
+	g.Expect(s.upgrade.GetRebootMode()).To(Equal(machineapi.UpgradeRequest_DEFAULT))
+
+	s.refuses = status.Error(codes.Unknown, "error validating installer image")
+	err := w.Upgrade(t.Context(), "10.0.0.1", "x")
+	g.Expect(err).To(MatchError(ContainSubstring("upgrading 10.0.0.1 to x: rpc error: code = Unknown desc = error validating installer image")))
+	g.Expect(Classify(err)).To(BeEquivalentTo("Permanent"))
 }

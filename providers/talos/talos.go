@@ -46,6 +46,10 @@ type Writer interface {
 	// how that went; err tells only that it is not known.
 	InstallImage(ctx context.Context, address, image string) (exitCode int32, err error)
 
+	// Upgrade is the one call by which Talos before 1.13 is upgraded: the machine pulls the image before it answers, and then installs it
+	// and reboots by itself. It must not be repeated without a look at the boot ID and the stage.
+	Upgrade(ctx context.Context, address, image string) error
+
 	// ForfeitLeadership moves etcd's leadership off a control plane. Repeating it is harmless.
 	ForfeitLeadership(ctx context.Context, address string) error
 
@@ -57,6 +61,7 @@ type Writer interface {
 const (
 	StageRunning   = "running"
 	StageRebooting = "rebooting"
+	StageUpgrading = "upgrading"
 )
 
 // Machine are the facts of one machine, read over one connection.

@@ -176,6 +176,11 @@ func (c *client) InstallImage(ctx context.Context, address, image string) (code 
 	return code, err
 }
 
+// Upgrade installs and boots at once, whatever version runs.
+func (c *client) Upgrade(ctx context.Context, address, image string) error {
+	return c.reboots(ctx, "Upgrade", address, func(m *machine) { m.installed = image })
+}
+
 func (c *client) ForfeitLeadership(ctx context.Context, address string) error {
 	return c.change(ctx, "ForfeitLeadership", address, func(m *machine) error {
 		for _, member := range m.etcd.Members {
@@ -197,11 +202,16 @@ func (c *client) elect(leader uint64) {
 }
 
 func (c *client) Reboot(ctx context.Context, address string, _ v1alpha1.RebootMode) error {
-	if err := guard.Check(guard.With(ctx, c.guard), "Reboot"); err != nil {
+	return c.reboots(ctx, "Reboot", address, func(*machine) {})
+}
+
+// reboots carries out a call that ends in a boot.
+func (c *client) reboots(ctx context.Context, call, address string, before func(*machine)) error {
+	if err := guard.Check(guard.With(ctx, c.guard), call); err != nil {
 		return err
 	}
-	return c.Run(ctx, "Reboot", address, func() error {
-		now, err := c.boot(address)
+	return c.Run(ctx, call, address, func() error {
+		now, err := c.boot(address, before)
 		if err == nil && c.Rebooted != nil {
 			c.Rebooted(address, now)
 		}
@@ -209,13 +219,14 @@ func (c *client) Reboot(ctx context.Context, address string, _ v1alpha1.RebootMo
 	})
 }
 
-func (c *client) boot(address string) (talos.Machine, error) {
+func (c *client) boot(address string, before func(*machine)) (talos.Machine, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m, err := c.find(address)
 	if err != nil {
 		return talos.Machine{}, err
 	}
+	before(m)
 	m.boot()
 	return m.facts, nil
 }
