@@ -38,6 +38,7 @@ func summarize(facts targets.Facts, seen probe, fresh bool, lockHolder string, n
 	setKubernetesReachable(cluster, seen)
 	setTalosReachable(cluster, seen)
 	setMachinesDiscovered(facts, seen)
+	setOwned(cluster, seen)
 	setEtcdHealthy(facts, seen)
 	setSpecInSync(facts)
 	setAvailable(cluster)
@@ -65,7 +66,7 @@ func count(yes bool) int32 {
 // conditions are all conditions of a TalosCluster, so that every one is there from the first visit.
 var conditions = []string{
 	v1alpha1.AvailableCondition, v1alpha1.CredentialsValidCondition, v1alpha1.KubernetesReachableCondition, v1alpha1.TalosReachableCondition,
-	v1alpha1.MachinesDiscoveredCondition, v1alpha1.EtcdHealthyCondition, v1alpha1.SpecInSyncCondition,
+	v1alpha1.MachinesDiscoveredCondition, v1alpha1.OwnedCondition, v1alpha1.EtcdHealthyCondition, v1alpha1.SpecInSyncCondition,
 }
 
 func setUnknownWhereUnset(cluster *v1alpha1.TalosCluster) {
@@ -248,6 +249,11 @@ func setAvailable(cluster *v1alpha1.TalosCluster) {
 			set(cluster, v1alpha1.AvailableCondition, metav1.ConditionFalse, v1alpha1.NotAvailableReason, needed+": "+condition.Message)
 			return
 		}
+	}
+	if meta.IsStatusConditionFalse(cluster.Status.Conditions, v1alpha1.OwnedCondition) {
+		owned := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.OwnedCondition)
+		set(cluster, v1alpha1.AvailableCondition, metav1.ConditionFalse, v1alpha1.NotAvailableReason, v1alpha1.OwnedCondition+": "+owned.Message)
+		return
 	}
 	if cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] == "" {
 		discovered := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.MachinesDiscoveredCondition)

@@ -21,7 +21,9 @@ func seen(t *testing.T) (targets.Facts, probe) {
 	whole := seeing(answering("10.0.0.1", "ControlPlane", "cp-1", "u1"), answering("10.0.1.1", "Worker", "w-1", "u2"))
 	facts := targets.Facts{
 		Cluster: &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "c1", Generation: 7, Annotations: map[string]string{approvedAt: "2026-01-01T00:00:00Z"},
+			Namespace: "default", Name: "c1", Generation: 7, Annotations: map[string]string{
+				approvedAt: "2026-01-01T00:00:00Z", v1alpha1.OwnerIDAnnotation: "this-hub",
+			},
 		}},
 		Machines: []v1alpha1.TalosMachine{
 			recorded("c1-cp-1", "cp-1", "ControlPlane", "10.0.0.1", "u1"), recorded("c1-w-1", "w-1", "Worker", "10.0.1.1", "u2"),
@@ -30,6 +32,7 @@ func seen(t *testing.T) (targets.Facts, probe) {
 	for i := range facts.Machines {
 		describe(&facts.Machines[i], whole)
 	}
+	whole.owner.record.OwnerID = "this-hub"
 	return facts, whole
 }
 
@@ -44,6 +47,9 @@ var (
 	available  = state{"True", "Available", ""}
 )
 
+const anotherHub = "another hub manages the cluster, under owner ID other; " +
+	"forget it there, then take it over with: kubectl annotate taloscluster c1 ichor.maesh.dev/take-over=other"
+
 func notAvailable(why string) state { return state{"False", "NotAvailable", why} }
 
 func silence(p *probe, addresses ...string) {
@@ -57,12 +63,16 @@ func TestConditions(t *testing.T) {
 	well := map[string]state{
 		"Available": available, "CredentialsValid": {"True", "Valid", ""}, "KubernetesReachable": {"True", "Reachable", ""},
 		"TalosReachable": {"True", "Reachable", ""}, "MachinesDiscovered": {"True", "Discovered", ""}, "EtcdHealthy": {"True", "Healthy", ""},
-		"SpecInSync": {"True", "NotDeclared", ""},
+		"SpecInSync": {"True", "NotDeclared", ""}, "Owned": {"True", "Owned", ""},
 	}
 	for name, row := range map[string]struct {
 		change func(*targets.Facts, *probe)
 		want   map[string]state
 	}{
+		"another hub manages it": {
+			func(_ *targets.Facts, p *probe) { p.owner.record.OwnerID = "other" },
+			map[string]state{"Owned": {"False", "OwnedByAnotherHub", anotherHub}, "Available": notAvailable("Owned: " + anotherHub)},
+		},
 		"all is well": {func(*targets.Facts, *probe) {}, nil},
 		"a Secret is missing": {
 			func(_ *targets.Facts, p *probe) {
@@ -72,6 +82,7 @@ func TestConditions(t *testing.T) {
 				"Available":        notAvailable("CredentialsValid: secret default/c1-talosconfig is missing"),
 				"CredentialsValid": {"False", "Missing", "secret default/c1-talosconfig is missing"}, "KubernetesReachable": unusable,
 				"TalosReachable": unusable, "MachinesDiscovered": {"Unknown", "NotYetObserved", "the target does not answer"}, "EtcdHealthy": unusable,
+				"Owned": {"Unknown", "NotYetObserved", "the hub's record on the cluster has not been read yet"},
 			},
 		},
 		"a certificate has ended (A10)": {
@@ -140,7 +151,7 @@ func TestConditions(t *testing.T) {
 		"a Node without machine, from the beginning": {
 			func(f *targets.Facts, _ *probe) {
 				f.Machines[1].Status.NodeName = "another"
-				f.Cluster.Annotations = nil
+				delete(f.Cluster.Annotations, approvedAt)
 			},
 			map[string]state{
 				"Available":          notAvailable(`initial discovery: Node "w-1" has no machine`),
@@ -242,7 +253,7 @@ func TestConditionsBeforeTheFirstLook(t *testing.T) {
 	g := NewWithT(t)
 	facts, p := seen(t)
 	summarize(facts, probe{}, false, "", now)
-	g.Expect(facts.Cluster.Status.Conditions).To(HaveLen(7))
+	g.Expect(facts.Cluster.Status.Conditions).To(HaveLen(len(conditions)))
 	for _, c := range facts.Cluster.Status.Conditions {
 		g.Expect(state{c.Status, c.Reason, c.Message}).To(Equal(unobserved), c.Type)
 	}

@@ -42,7 +42,9 @@ func newClient(t *testing.T, objects ...client.Object) client.WithWatch {
 // world is a Reconciler on a fake API with one TalosCluster, and its facts.
 func world(t *testing.T, machines ...v1alpha1.TalosMachine) (*Reconciler, *targets.Facts) {
 	t.Helper()
-	cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1", UID: "u1"}}
+	cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1", UID: "u1", Annotations: map[string]string{
+		v1alpha1.OwnerIDAnnotation: "this-hub",
+	}}}
 	objects := []client.Object{cluster}
 	for i := range machines {
 		objects = append(objects, &machines[i])

@@ -34,6 +34,9 @@ type probe struct {
 	// machines are the machines that were found, by address; talosTrouble says why Talos told of none.
 	machines     map[string]found
 	talosTrouble string
+
+	// owner is who manages the target, as far as it is written down there.
+	owner ownership
 }
 
 // credentialTrouble is what is wrong with a credential.
@@ -64,6 +67,11 @@ func (p prober) probe(ctx context.Context, facts targets.Facts) probe {
 		return seen
 	}
 	p.askKubernetes(ctx, t, &seen)
+	if seen.kubeTrouble == "" {
+		seen.owner = p.askOwner(ctx, t, facts.Cluster)
+	} else {
+		seen.owner.trouble = seen.kubeTrouble
+	}
 	p.askTalos(ctx, t, facts.Machines, &seen)
 	return seen
 }

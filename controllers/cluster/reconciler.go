@@ -2,7 +2,8 @@
 
 // Package cluster keeps the status of TalosClusters, and finds their machines.
 //
-// It changes nothing on a target. A probe looks at each target outside of reconciles; a reconcile writes down what differs.
+// It changes nothing on a target but the record of who manages it. A probe looks at each target outside of reconciles; a reconcile
+// writes down what differs.
 package cluster
 
 import (
@@ -141,7 +142,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	seen, fresh := r.look(req.NamespacedName, facts)
 	var trouble error // It must not keep what was seen from being written down.
 	if fresh {
-		trouble = ignoreRaces(r.discoverAndRecord(ctx, &facts, seen))
+		trouble = ignoreRaces(errors.Join(r.identify(ctx, &facts, seen), r.discoverAndRecord(ctx, &facts, seen)))
 	}
 	holder, err := r.lockHolder(ctx, req.NamespacedName)
 	if err != nil {
