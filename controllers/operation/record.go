@@ -96,9 +96,10 @@ func (r *Reconciler) older(ctx context.Context, s *scope, record kube.Record) (b
 	return true, err
 }
 
-// loseStatus makes a status that is older than the truth one that is lost: nothing in it says that the operation has begun.
+// loseStatus makes a status that is older than the truth one that is lost: nothing in it says that the operation has begun, and its
+// identity is in its annotations alone.
 func (s *scope) loseStatus() {
-	s.op.Status.StartTime = metav1.Time{}
+	s.op.Status.StartTime, s.op.Status.OperationID = metav1.Time{}, ""
 	s.op.Status.FailureReason = lostReason
 	s.why = lostStatus(s)
 }

@@ -17,9 +17,11 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -226,6 +228,42 @@ func reboot(machine string) v1alpha1.TalosOperationSpec {
 	return v1alpha1.TalosOperationSpec{Kind: v1alpha1.NodeKind, Node: &v1alpha1.NodeParameters{Machine: machine, Action: v1alpha1.RebootAction}}
 }
 
+// twoAtOnce is a maxUnavailable.
+var twoAtOnce = intstr.FromInt32(2)
+
+// talosMachine is what the Talos API tells of a machine.
+type talosMachine = talos.Machine
+
+// movable says whether nothing keeps "clusterctl move" from the target.
+func (f *fleet) movable(ctx context.Context) bool {
+	GinkgoHelper()
+	cluster := f.cluster()
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+	_, blocked := cluster.Annotations[v1alpha1.BlockMoveAnnotation]
+	return !blocked
+}
+
+func pauseCluster(ctx context.Context, f *fleet, paused bool) {
+	GinkgoHelper()
+	capi := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c"}}
+	change(ctx, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(paused) })
+}
+
+// events are what was recorded about an object, as "Type Reason: note".
+func (f *fleet) events(ctx context.Context, object client.Object) func() ([]string, error) {
+	return func() ([]string, error) {
+		list := &eventsv1.EventList{}
+		err := admin.List(ctx, list, client.InNamespace(f.namespace))
+		var lines []string
+		for _, event := range list.Items {
+			if event.Regarding.Name == object.GetName() {
+				lines = append(lines, fmt.Sprintf("%s %s: %s", event.Type, event.Reason, event.Note))
+			}
+		}
+		return lines, err
+	}
+}
+
 // now reads an operation again and again, for Eventually.
 func now(ctx context.Context, op *v1alpha1.TalosOperation) func() (*v1alpha1.TalosOperation, error) {
 	return func() (*v1alpha1.TalosOperation, error) {
@@ -246,7 +284,7 @@ func change[T client.Object](ctx context.Context, object T, mutate func(T)) {
 	}).Should(Succeed())
 }
 
-func haveCondition(kind string, status metav1.ConditionStatus, reason string, message types.GomegaMatcher) types.GomegaMatcher {
+func haveCondition(kind string, status metav1.ConditionStatus, reason any, message types.GomegaMatcher) types.GomegaMatcher {
 	return WithTransform(func(o interface{ GetConditions() []metav1.Condition }) metav1.Condition {
 		for _, condition := range o.GetConditions() {
 			if condition.Type == kind {
