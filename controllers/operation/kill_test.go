@@ -5,9 +5,13 @@ package operation_test
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
@@ -41,10 +45,15 @@ var kinds = map[string]struct {
 	"node":  {steps: node.New(nil, nil).Steps(), spec: func() v1alpha1.TalosOperationSpec { return reboot("c-cp1") }},
 }
 
-// The matrix has a row for every step that an executor declares, so that no step can exist without one.
+// The matrix has a row for every step that an executor declares, so that no step can exist without one: killed before the claim is
+// written, after it is and before the call arrives, and after the call has taken effect and before anybody knows. A hub that loses its
+// leadership goes on running, and finds out only when it asks.
 var _ = Describe("A hub that is killed", func() {
 	for name, k := range kinds {
 		for _, step := range k.steps {
+			It(fmt.Sprintf("goes on: kind %s, %s not claimed yet", name, step.Name), func(ctx SpecContext) {
+				killBeforeTheClaim(ctx, k.spec(), step)
+			})
 			if step.Waits {
 				continue
 			}
@@ -53,6 +62,12 @@ var _ = Describe("A hub that is killed", func() {
 			})
 			It(fmt.Sprintf("goes on: kind %s, %s called and not recorded", name, step.Name), func(ctx SpecContext) {
 				killAndGoOn(ctx, k.spec(), step, (*script.Script).HangAfter)
+			})
+			It(fmt.Sprintf("does nothing more when another leads: kind %s, %s claimed and not called", name, step.Name), func(ctx SpecContext) {
+				replaceAndGoOn(ctx, k.spec(), step, false)
+			})
+			It(fmt.Sprintf("does nothing more when another leads: kind %s, %s called and not recorded", name, step.Name), func(ctx SpecContext) {
+				replaceAndGoOn(ctx, k.spec(), step, true)
 			})
 		}
 	}
@@ -110,13 +125,20 @@ func killAndGoOn(ctx context.Context, spec v1alpha1.TalosOperationSpec, step kin
 
 	f.startHub()
 	Eventually(now(ctx, op)).Should(beCompleted())
+	f.expectNothingTwice(step, true)
+}
+
+// expectNothingTwice holds the calls that were made against those that may be made. An installation whose outcome is not known may be
+// repeated once.
+func (f *fleet) expectNothingTwice(step kind.Step, unknown bool) {
+	GinkgoHelper()
 	count := map[string]int{}
 	for _, call := range f.calls("Reboot", "InstallImage") {
 		count[call]++
 	}
 	for call, times := range count {
-		if call == "InstallImage cp1" && step.Name == v1alpha1.InstallingStep {
-			Expect(times).To(BeNumerically("<=", 2), "an installation whose outcome is not known is repeated once")
+		if unknown && call == "InstallImage cp1" && step.Name == v1alpha1.InstallingStep {
+			Expect(times).To(BeNumerically("<=", 2))
 			continue
 		}
 		Expect(times).To(Equal(1), call)
@@ -124,3 +146,110 @@ func killAndGoOn(ctx context.Context, spec v1alpha1.TalosOperationSpec, step kin
 	Expect(count).To(HaveKey("Reboot cp1"))
 	Expect(f.kube.Get("cp1")).To(And(HaveField("Unschedulable", false), HaveField("CordonedBy", "")))
 }
+
+// killBeforeTheClaim kills the hub after it has decided to take a step of cp1, and before anybody can know that.
+func killBeforeTheClaim(ctx context.Context, spec v1alpha1.TalosOperationSpec, step kind.Step) {
+	GinkgoHelper()
+	f := newFleet(ctx, 3, 1)
+	stalled := &stalledClaim{step: step.Name, reached: make(chan struct{})}
+	f.client = func(c client.Client) client.Client { return &stalledClient{Client: c, stalled: stalled} }
+	first := f.startHub()
+	op := f.create(ctx, "op", spec)
+	Eventually(stalled.reached).Should(BeClosed())
+	first.kill()
+
+	f.client = nil
+	f.startHub()
+	Eventually(now(ctx, op)).Should(beCompleted())
+	f.expectNothingTwice(step, false)
+}
+
+// stalledClaim keeps the claim of a step from being written, until the process ends.
+type stalledClaim struct {
+	step    v1alpha1.OperationStep
+	once    sync.Once
+	reached chan struct{}
+}
+
+type stalledClient struct {
+	client.Client
+
+	stalled *stalledClaim
+}
+
+// Status implements client.Client.
+func (c *stalledClient) Status() client.SubResourceWriter {
+	return &stalledStatus{SubResourceWriter: c.Client.Status(), stalled: c.stalled}
+}
+
+type stalledStatus struct {
+	client.SubResourceWriter
+
+	stalled *stalledClaim
+}
+
+// Update implements client.SubResourceWriter.
+func (s *stalledStatus) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
+	if op, ok := object.(*v1alpha1.TalosOperation); ok {
+		if unit := op.Machine("c-cp1"); unit != nil && unit.Step == s.stalled.step && unit.Outcome == nil {
+			s.stalled.once.Do(func() { close(s.stalled.reached) })
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	}
+	return s.SubResourceWriter.Update(ctx, object, options...)
+}
+
+// replaceAndGoOn freezes the hub at the call of a step, lets another one do the work, and then lets the first one go on.
+func replaceAndGoOn(ctx context.Context, spec v1alpha1.TalosOperationSpec, step kind.Step, after bool) {
+	GinkgoHelper()
+	f := newFleet(ctx, 3, 1)
+	plain := f.executors[spec.Kind]
+	frozen := &frozenCall{Executor: plain, step: step.Name, after: after, reached: make(chan struct{}), released: make(chan struct{})}
+	f.executors = map[v1alpha1.OperationKind]kind.Executor{spec.Kind: frozen}
+	first := f.startHub()
+	op := f.create(ctx, "op", spec)
+	Eventually(frozen.reached).Should(BeClosed())
+
+	f.executors = map[v1alpha1.OperationKind]kind.Executor{spec.Kind: plain}
+	f.startHub()
+	Eventually(now(ctx, op)).Should(beCompleted())
+	made := f.calls()
+	close(frozen.released)
+	Eventually(frozen.ended).Should(BeTrue())
+	Eventually(first.fenced).Should(BeClosed())
+	Expect(f.calls()).To(Equal(made), "what was held up arrives nowhere")
+	f.expectNothingTwice(step, after)
+}
+
+// frozenCall is an executor in a process that stops for a while, as in a long garbage collection, and does not hear of anything.
+type frozenCall struct {
+	kind.Executor
+
+	step              v1alpha1.OperationStep
+	after             bool
+	once              sync.Once
+	reached, released chan struct{}
+	over              atomic.Bool
+}
+
+// Do implements kind.Executor.
+func (c *frozenCall) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep) (outcome kind.Outcome, err error) {
+	do := func() { outcome, err = c.Executor.Do(ctx, scope, unit, step) }
+	if unit.Status.Name != "c-cp1" || step != c.step {
+		do()
+		return outcome, err
+	}
+	if c.after {
+		do()
+	}
+	c.once.Do(func() { close(c.reached) })
+	<-c.released
+	if !c.after {
+		do()
+	}
+	c.over.Store(true)
+	return outcome, err
+}
+
+func (c *frozenCall) ended() bool { return c.over.Load() }

@@ -85,6 +85,9 @@ type fleet struct {
 	executors map[v1alpha1.OperationKind]kind.Executor
 	deadlines map[v1alpha1.OperationStep]time.Duration
 	lease     flakyLease
+
+	// client is what a hub gets of the management API; nil means all of it.
+	client func(client.Client) client.Client
 }
 
 // flakyLease is how guards read Leases: it can be made to fail.
@@ -179,6 +182,9 @@ func (f *fleet) addMachine(ctx context.Context, name, address string, etcd *talo
 type hub struct {
 	cancel context.CancelFunc
 	done   chan error
+
+	// fenced is closed once the hub knows that another one has taken its place.
+	fenced chan struct{}
 }
 
 func (f *fleet) startHub() *hub {
@@ -190,18 +196,28 @@ func (f *fleet) startHub() *hub {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	f.lease.Reader = mgr.GetAPIReader()
+	h := &hub{cancel: cancel, done: make(chan error, 1), fenced: make(chan struct{})}
+	management := mgr.GetClient()
+	if f.client != nil {
+		management = f.client(management)
+	}
 	reconciler := operation.New(ctx, operation.Options{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Executors: f.executors, Clock: clock.RealClock{}, Deadlines: f.deadlines,
+		Client: management, APIReader: mgr.GetAPIReader(), Executors: f.executors, Clock: clock.RealClock{}, Deadlines: f.deadlines,
 		Locks:  &lock.Locks{Client: mgr.GetClient(), Reader: &f.lease, Epoch: uuid.NewString(), Clock: clock.RealClock{}},
 		Viewer: gate.Viewer{Talos: f.talos, Kube: f.kube}, Kube: f.kube,
-		Recorder: mgr.GetEventRecorder("ichor-hub"), Fenced: func(error) {},
+		Recorder: mgr.GetEventRecorder("ichor-hub"), Fenced: h.fence(),
 		Looks: observe.Options{Interval: 20 * time.Millisecond, Timeout: time.Second, AtOnce: 16},
 	})
 	Expect(reconciler.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)})).To(Succeed())
-	h := &hub{cancel: cancel, done: make(chan error, 1)}
 	go func() { h.done <- mgr.Start(ctx) }()
 	DeferCleanup(h.kill)
 	return h
+}
+
+// fence closes fenced, however often another hub is met.
+func (h *hub) fence() func(error) {
+	closing := sync.OnceFunc(func() { close(h.fenced) })
+	return func(error) { closing() }
 }
 
 func (h *hub) kill() {
