@@ -122,36 +122,15 @@ func (c *cli) getOperation(_ context.Context, op *v1alpha1.TalosOperation) error
 	if err := c.printTable(operationTable([]v1alpha1.TalosOperation{*op})); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "\n%s\n", explain(op))
+	fmt.Fprintln(c.out)
+	if err := c.printLines(answerOf(op).lines()); err != nil {
+		return err
+	}
 	if len(op.Status.Machines) == 0 {
 		return nil
 	}
 	fmt.Fprintln(c.out)
 	return c.printTable(unitTable(op, time.Now()))
-}
-
-// explain says in a sentence what an operation does or waits for.
-func explain(op *v1alpha1.TalosOperation) string {
-	conditions := op.Status.Conditions
-	switch {
-	case op.Completed():
-		took := op.Status.CompletionTime.Sub(op.Status.StartTime.Time).Round(time.Second)
-		if held := messageOf(conditions, v1alpha1.SucceededCondition); held != "" {
-			return fmt.Sprintf("Completed within %s; %s.", took, held)
-		}
-		return fmt.Sprintf("Completed within %s.", took)
-	case statusOf(conditions, v1alpha1.PausedCondition) == string(metav1.ConditionTrue):
-		why := fmt.Sprintf("Paused: %s.", messageOf(conditions, v1alpha1.PausedCondition))
-		if settling := messageOf(conditions, v1alpha1.ProgressingCondition); settling != "" {
-			why += " Now " + settling + "."
-		}
-		return why
-	case reason(op) != "":
-		return fmt.Sprintf("Waiting at gate %s: %s. It goes on by itself.", reason(op), messageOf(conditions, v1alpha1.ProgressingCondition))
-	case messageOf(conditions, v1alpha1.ProgressingCondition) != "":
-		return fmt.Sprintf("In progress: %s.", messageOf(conditions, v1alpha1.ProgressingCondition))
-	}
-	return "Not started yet."
 }
 
 func unitTable(op *v1alpha1.TalosOperation, now time.Time) table {

@@ -69,6 +69,15 @@ func (c *cli) printTable(t table) error {
 	return w.Flush()
 }
 
+// printLines prints names and what they stand for.
+func (c *cli) printLines(lines [][2]string) error {
+	w := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+	for _, line := range lines {
+		fmt.Fprintf(w, "%s:\t%s\n", line[0], line[1])
+	}
+	return w.Flush()
+}
+
 // printObject prints an object, or each of a list, as JSON, YAML or name.
 func (c *cli) printObject(object runtime.Object) error {
 	if err := setKinds(object); err != nil {

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+)
+
+// answer is what somebody wants to know who asks about an operation: what it does, why it does not move, who changes that, and how.
+type answer struct{ doing, why, who, command string }
+
+// lines are the parts of the answer that there are.
+func (a answer) lines() [][2]string {
+	var lines [][2]string
+	for _, line := range [][2]string{{"Doing", a.doing}, {"Why", a.why}, {"Who", a.who}, {"Command", a.command}} {
+		if line[1] != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// answerOf reads the answer out of an operation's conditions.
+func answerOf(op *v1alpha1.TalosOperation) answer {
+	progressing := messageOf(op.Status.Conditions, v1alpha1.ProgressingCondition)
+	switch stands := standing(op); {
+	case op.Completed():
+		return answer{doing: "nothing: completed " + completion(op)}
+	case stands == nil && progressing == "":
+		return answer{doing: "not started yet"}
+	case stands == nil:
+		return answer{doing: progressing}
+	default:
+		a := helpers[stands.Reason].answer(op)
+		a.why = sentence(stands.Message)
+		if stands.Type == v1alpha1.PausedCondition && progressing != "" {
+			a.doing = progressing // It settles.
+		}
+		return a
+	}
+}
+
+// standing is the condition that says why an operation does not move; nil if it moves, or is over.
+func standing(op *v1alpha1.TalosOperation) *metav1.Condition {
+	progressing := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ProgressingCondition)
+	if progressing != nil && progressing.Reason == v1alpha1.DeletionBlockedReason {
+		return progressing
+	}
+	if paused := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.PausedCondition); paused != nil && paused.Status == metav1.ConditionTrue {
+		return paused
+	}
+	if progressing != nil && progressing.Status == metav1.ConditionFalse && progressing.Message != "" {
+		return progressing
+	}
+	return nil
+}
+
+func completion(op *v1alpha1.TalosOperation) string {
+	took := op.Status.CompletionTime.Sub(op.Status.StartTime.Time).Round(time.Second)
+	if held := messageOf(op.Status.Conditions, v1alpha1.SucceededCondition); held != "" {
+		return fmt.Sprintf("within %s; %s", took, held)
+	}
+	return fmt.Sprintf("within %s", took)
+}
+
+// sentence is a message without what it says about commands: those have a line of their own.
+func sentence(message string) string {
+	if i := strings.LastIndex(message, "; "); i >= 0 {
+		return message[:i]
+	}
+	return message
+}
+
+// helper says who makes an operation move again, and with which command.
+type helper struct {
+	who     string
+	command func(*v1alpha1.TalosOperation) string
+}
+
+func (h helper) answer(op *v1alpha1.TalosOperation) answer {
+	if h.command == nil {
+		return answer{doing: "waiting", who: "nobody: it goes on by itself", command: see(op)}
+	}
+	return answer{doing: "nothing", who: h.who, command: h.command(op)}
+}
+
+// helpers are the rows of the pause table by reason. What is not here is a gate, which time opens.
+var helpers = map[string]helper{
+	v1alpha1.ClusterPausedReason: {"whoever paused the Cluster", func(op *v1alpha1.TalosOperation) string {
+		return fmt.Sprintf(`kubectl patch cluster %s -n %s --type merge -p '{"spec":{"paused":false}}'`, op.Spec.ClusterName, op.Namespace)
+	}},
+	v1alpha1.OperatorPausedReason: {"whoever paused the operation, or any operator", resume},
+	v1alpha1.StatusLostReason: {"an operator who has looked at the machines", func(op *v1alpha1.TalosOperation) string {
+		if strings.Contains(messageOf(op.Status.Conditions, v1alpha1.PausedCondition), "ichor operation resume") {
+			return resume(op)
+		}
+		return of(op, "delete")
+	}},
+	v1alpha1.StepFailedReason: {"an operator, once the cause is mended", resume},
+	v1alpha1.NoExecutorReason: {"an administrator: a newer hub may know the kind", func(op *v1alpha1.TalosOperation) string { return of(op, "delete") }},
+	v1alpha1.RefusedReason:    {"an operator, once what refuses has changed", resume},
+	v1alpha1.WaitingForWindowReason: {"nobody: it goes on when the window opens", func(op *v1alpha1.TalosOperation) string {
+		return fmt.Sprintf("kubectl get taloscluster %s -n %s -o jsonpath='{.spec.maintenanceWindows}'", op.Spec.ClusterName, op.Namespace)
+	}},
+	v1alpha1.ControlPlaneTransitioningReason: {"whoever adds or removes a control plane", func(op *v1alpha1.TalosOperation) string {
+		return fmt.Sprintf("ichor machine list --cluster %s -n %s", op.Spec.ClusterName, op.Namespace)
+	}},
+	v1alpha1.ClusterLockHeldReason: {"whoever has the lock", held},
+	v1alpha1.TargetMissingReason: {"an administrator", func(op *v1alpha1.TalosOperation) string {
+		return fmt.Sprintf("ichor cluster import %s -n %s", op.Spec.ClusterName, op.Namespace)
+	}},
+	v1alpha1.DeletionBlockedReason: {"an operator, once the cause is mended", resume},
+}
+
+func of(op *v1alpha1.TalosOperation, verb string) string {
+	return fmt.Sprintf("ichor operation %s %s -n %s", verb, op.Name, op.Namespace)
+}
+
+func resume(op *v1alpha1.TalosOperation) string { return of(op, "resume") }
+
+func see(op *v1alpha1.TalosOperation) string {
+	return fmt.Sprintf("ichor cluster get %s -n %s", op.Spec.ClusterName, op.Namespace)
+}
+
+// held is the command that the message of the condition ends with, if it knows one: it looked at who has the lock.
+func held(op *v1alpha1.TalosOperation) string {
+	message := messageOf(op.Status.Conditions, v1alpha1.PausedCondition)
+	if i := strings.LastIndex(message, "ichor operation "); i >= 0 {
+		return fmt.Sprintf("%s -n %s", message[i:], op.Namespace)
+	}
+	return fmt.Sprintf("ichor operation list --cluster %s -n %s", op.Spec.ClusterName, op.Namespace)
+}
+
+// explain says in a sentence what an operation does or waits for.
+func explain(op *v1alpha1.TalosOperation) string {
+	conditions := op.Status.Conditions
+	switch {
+	case op.Completed():
+		return "Completed " + completion(op) + "."
+	case statusOf(conditions, v1alpha1.PausedCondition) == string(metav1.ConditionTrue):
+		why := fmt.Sprintf("Paused: %s.", messageOf(conditions, v1alpha1.PausedCondition))
+		if settling := messageOf(conditions, v1alpha1.ProgressingCondition); settling != "" {
+			why += " Now " + settling + "."
+		}
+		return why
+	case reason(op) != "":
+		return fmt.Sprintf("Waiting at gate %s: %s. It goes on by itself.", reason(op), messageOf(conditions, v1alpha1.ProgressingCondition))
+	case messageOf(conditions, v1alpha1.ProgressingCondition) != "":
+		return fmt.Sprintf("In progress: %s.", messageOf(conditions, v1alpha1.ProgressingCondition))
+	}
+	return "Not started yet."
+}
