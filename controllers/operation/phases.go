@@ -300,6 +300,11 @@ func (r *Reconciler) stand(ctx context.Context, s *scope) error {
 	case s.executor == nil:
 		return r.release(ctx, s)
 	}
+	return r.settleFor(ctx, s, why)
+}
+
+// settleFor settles what is in hand for the sake of a pause. Whoever has the lock, and whatever the target says, why comes first.
+func (r *Reconciler) settleFor(ctx context.Context, s *scope, why *pause) error {
 	ready, err := r.enter(ctx, s)
 	s.why = why // Whoever has the lock, this comes first.
 	if err != nil || !ready {
