@@ -56,6 +56,14 @@ const (
 	// patch as the cordon; an operation uncordons only what it cordoned.
 	CordonedByAnnotation = "ichor.maesh.dev/cordoned-by"
 
+	// StorageReplicasAnnotation on a Node of a target is written by a storage operator there: how many replicas of volumes the Node
+	// holds. Where it is, an operation moves the replicas off the Node before it drains it.
+	StorageReplicasAnnotation = "ichor.maesh.dev/storage-replicas"
+
+	// StorageEvacuatedByAnnotation on a Node of a target names the operation (namespace/name) that evacuates its storage. While it is
+	// there the storage operator moves replicas off the Node and puts none on it; an operation removes only what it wrote.
+	StorageEvacuatedByAnnotation = "ichor.maesh.dev/storage-evacuated-by"
+
 	// LockEpochAnnotation on a lock's Lease is the random identity of the hub process that holds it.
 	LockEpochAnnotation = "ichor.maesh.dev/lock-epoch"
 )

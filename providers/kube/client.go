@@ -6,10 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"strings"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,11 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/kubectl/pkg/drain"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/providers/guard"
-	"ichor.maesh.dev/hub/providers/progress"
 )
 
 // connection implements Reader and Writer with one clientset.
@@ -88,15 +82,10 @@ func (c *connection) Uncordon(ctx context.Context, node, owner string) error {
 	})
 }
 
-// setUnschedulable changes spec.unschedulable and the record of who did it in one patch, and only if the Node is still as it was
-// read: a cordon that somebody else makes in between stays theirs. decide says whether to change anything, and the new owner;
-// no owner means schedulable.
+// setUnschedulable changes spec.unschedulable and the record of who did it in one patch: a cordon that somebody else makes in between
+// stays theirs. decide says whether to change anything, and the new owner; no owner means schedulable.
 func (c *connection) setUnschedulable(ctx context.Context, name string, decide func(*corev1.Node) (change bool, owner any)) error {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		node, err := c.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	err := c.patchNode(ctx, name, func(node *corev1.Node) map[string]any {
 		change, owner := decide(node)
 		if !change {
 			return nil
@@ -105,18 +94,10 @@ func (c *connection) setUnschedulable(ctx context.Context, name string, decide f
 		if owner != nil {
 			unschedulable = true
 		}
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{
-				"resourceVersion": node.ResourceVersion,
-				"annotations":     map[string]any{v1alpha1.CordonedByAnnotation: owner},
-			},
-			"spec": map[string]any{"unschedulable": unschedulable},
-		})
-		if err != nil {
-			return err
+		return map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{v1alpha1.CordonedByAnnotation: owner}},
+			"spec":     map[string]any{"unschedulable": unschedulable},
 		}
-		_, err = c.clients.CoreV1().Nodes().Patch(guard.With(ctx, c.guard), name, types.MergePatchType, patch, metav1.PatchOptions{})
-		return err
 	})
 	if err != nil {
 		return fmt.Errorf("changing whether node %s is schedulable: %w", name, err)
@@ -124,75 +105,42 @@ func (c *connection) setUnschedulable(ctx context.Context, name string, decide f
 	return nil
 }
 
-// evictAgain is the pause between attempts to evict a pod that a disruption budget keeps.
-const evictAgain = time.Second
-
-func (c *connection) Drain(ctx context.Context, node string) error {
-	ctx, stop := context.WithCancel(guard.With(ctx, c.guard))
-	defer stop()
-	evictor := &evictor{Interface: c.clients, stop: stop}
-	trouble := &lastWords{ctx: ctx}
-	err := drain.RunNodeDrain(drainHelper(ctx, evictor, trouble), node)
-	if refused := evictor.refusal(); refused != nil {
-		return fmt.Errorf("draining node %s: %w", node, refused)
-	}
+func (c *connection) Annotate(ctx context.Context, node, key string, change func(now string) string) error {
+	err := c.patchNode(ctx, node, func(n *corev1.Node) map[string]any {
+		now := n.Annotations[key]
+		next := change(now)
+		if next == now {
+			return nil
+		}
+		var value any
+		if next != "" {
+			value = next
+		}
+		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}
+	})
 	if err != nil {
-		return fmt.Errorf("draining node %s: %w%s", node, err, trouble)
+		return fmt.Errorf("annotating node %s with %s: %w", node, key, err)
 	}
 	return nil
 }
 
-func drainHelper(ctx context.Context, clients kubernetes.Interface, trouble io.Writer) *drain.Helper {
-	return &drain.Helper{
-		Ctx:                  ctx,
-		Client:               clients,
-		Force:                true, // A pod without a controller dies in the reboot in any case; evicted, it ends in good order.
-		DeleteEmptyDirData:   true,
-		IgnoreAllDaemonSets:  true,
-		GracePeriodSeconds:   -1,
-		Timeout:              drainTimeout(ctx),
-		EvictErrorRetryDelay: evictAgain,
-		Out:                  io.Discard,
-		ErrOut:               trouble,
-	}
-}
-
-// drainTimeout ends the drain a little before its context does, so that the error says which pods stayed.
-func drainTimeout(ctx context.Context) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return 0
-	}
-	left := time.Until(deadline)
-	return left - left/20
-}
-
-// lastWords keeps the last thing that a drain said, for the error, and reports it while the drain goes on.
-type lastWords struct {
-	ctx context.Context //nolint:containedctx // Of the one drain that it belongs to.
-
-	mu   sync.Mutex
-	line string
-}
-
-// Write implements io.Writer.
-func (w *lastWords) Write(p []byte) (int, error) {
-	lines := strings.Split(strings.TrimSpace(string(p)), "\n")
-	if last := lines[len(lines)-1]; last != "" && !strings.HasPrefix(last, "WARNING: ") { // What it leaves alone is no trouble.
-		w.mu.Lock()
-		w.line = last
-		w.mu.Unlock()
-		progress.Report(w.ctx, last)
-	}
-	return len(p), nil
-}
-
-// String is the last thing in parentheses, or nothing.
-func (w *lastWords) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.line == "" {
-		return ""
-	}
-	return " (" + w.line + ")"
+// patchNode changes a Node only if it is still as it was read. decide returns a merge patch with metadata, or nothing.
+func (c *connection) patchNode(ctx context.Context, name string, decide func(*corev1.Node) map[string]any) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		node, err := c.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		patch := decide(node)
+		if patch == nil {
+			return nil
+		}
+		patch["metadata"].(map[string]any)["resourceVersion"] = node.ResourceVersion //nolint:forcetypeassert // See decide.
+		data, err := json.Marshal(patch)
+		if err != nil {
+			return err
+		}
+		_, err = c.clients.CoreV1().Nodes().Patch(guard.With(ctx, c.guard), name, types.MergePatchType, data, metav1.PatchOptions{})
+		return err
+	})
 }

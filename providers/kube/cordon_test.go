@@ -177,3 +177,55 @@ func TestNodeFrom(t *testing.T) {
 	}
 	g.Expect(nodeFrom(node())).To(Equal(Node{Name: "w-1"}))
 }
+
+// An annotation is written only onto the Node that was read, and only where it is to be another.
+func TestAnnotate(t *testing.T) {
+	const key = "ichor.maesh.dev/storage-evacuated-by"
+	with := func(value string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Annotations = map[string]string{key: value, "other": "x"} }
+	}
+	set := func(now string) string {
+		if now == "" {
+			return "default/op-1"
+		}
+		return now
+	}
+	unset := func(now string) string {
+		if now == "default/op-1" {
+			return ""
+		}
+		return now
+	}
+	for name, row := range map[string]struct {
+		node    *corev1.Node
+		between *corev1.Node
+		change  func(string) string
+		want    string
+		patches int
+	}{
+		"set":                       {node(), nil, set, "default/op-1", 1},
+		"set already":               {node(with("default/op-0")), nil, set, "default/op-0", 0},
+		"set by another in between": {node(), node(with("default/op-0")), set, "default/op-0", 1},
+		"remove":                    {node(with("default/op-1")), nil, unset, "", 1},
+		"nothing to remove":         {node(), nil, unset, "", 0},
+		"somebody else's":           {node(with("default/op-0")), nil, unset, "default/op-0", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var between func(*fake.Clientset)
+			if row.between != nil {
+				between = replace(row.between)
+			}
+			c, clients := api(row.node, between)
+			g.Expect(c.Annotate(t.Context(), "w-1", key, row.change)).To(Succeed())
+			now, err := c.Node(t.Context(), "w-1")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(now.Storage[key]).To(Equal(row.want))
+			g.Expect(now.Storage).NotTo(HaveKey("other"))
+			g.Expect(patches(clients)).To(Equal(row.patches))
+		})
+	}
+	g := NewWithT(t)
+	c, _ := api(node(), nil)
+	g.Expect(c.Annotate(t.Context(), "w-9", key, set)).To(MatchError(ContainSubstring("annotating node w-9 with " + key)))
+}

@@ -129,8 +129,7 @@ func TestDrainEndsInTime(t *testing.T) {
 		return apierrors.NewTooManyRequests("a budget keeps it", 0)
 	}, pod("bare"))
 	err := e.drain(ctx)
-	g.Expect(err).To(MatchError(ContainSubstring(`error when evicting pods/"bare" -n "apps"`)))
-	g.Expect(err).To(MatchError(ContainSubstring("a budget keeps it")))
+	g.Expect(err).To(MatchError("draining node w-1: kept by a disruption budget: pod apps/bare (a budget keeps it)"))
 	g.Expect(Classify(err)).To(BeEquivalentTo("Retryable"))
 }
 
@@ -170,7 +169,7 @@ func TestDrainReportsWhatHoldsItUp(t *testing.T) {
 	g.Expect(e.drain(ctx)).To(Succeed())
 	g.Expect(e.evicted).To(Equal([]string{"bare"}))
 	g.Expect(told).To(And(
-		ContainSubstring(`pods/"bare" -n "apps"`), ContainSubstring("would violate the pod's disruption budget"), Not(ContainSubstring("\n")),
+		Equal("kept by a disruption budget: pod apps/bare (Cannot evict pod as it would violate the pod's disruption budget.)"),
 	))
 }
 
@@ -191,6 +190,8 @@ func TestUndecidedDrainIsRetried(t *testing.T) {
 	}
 }
 
+func nobody() string { return "" }
+
 // The last thing that was said is kept for the error; everything is reported as it is said.
 func TestLastWords(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -208,8 +209,8 @@ func TestLastWords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var reports []string
-			w := &lastWords{ctx: progress.With(t.Context(), func(waitingFor string) { reports = append(reports, waitingFor) })}
-			silent := &lastWords{ctx: t.Context()}
+			w := &lastWords{ctx: progress.With(t.Context(), func(waitingFor string) { reports = append(reports, waitingFor) }), kept: nobody}
+			silent := &lastWords{ctx: t.Context(), kept: nobody}
 			for _, text := range row.writes {
 				for _, to := range []*lastWords{w, silent} {
 					g.Expect(to.Write([]byte(text))).To(Equal(len(text)), "a writer takes all that it is given")
@@ -218,6 +219,63 @@ func TestLastWords(t *testing.T) {
 			g.Expect(w.String()).To(Equal(row.want))
 			g.Expect(silent.String()).To(Equal(row.want), "nobody needs to listen")
 			g.Expect(reports).To(Equal(row.reports))
+		})
+	}
+}
+
+// Case D1: who reads the status of a drain that is held up learns which pods stay, and which budgets keep them, in one order.
+func TestCaseD1KeptPodsAndTheirBudgets(t *testing.T) {
+	g := NewWithT(t)
+	keeps := func(budget string) error {
+		err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget " + budget + " needs 1 healthy pods and has 1 currently"}}
+		return err
+	}
+	evictor, note := &evictor{stop: func() {}}, func(e *evictor, pod string, err error) {
+		e.note(&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: pod}}, err)
+	}
+	g.Expect(evictor.keptPods()).To(BeEmpty())
+	note(evictor, "web-1", keeps("web"))
+	note(evictor, "db-0", keeps("db"))
+	note(evictor, "cache", nil)
+	g.Expect(evictor.keptPods()).To(Equal("kept by a disruption budget: pod apps/db-0 (The disruption budget db needs 1 healthy pods and has 1 currently), " +
+		"pod apps/web-1 (The disruption budget web needs 1 healthy pods and has 1 currently)"))
+	note(evictor, "db-0", nil)
+	note(evictor, "web-1", errors.New("no answer"))
+	g.Expect(evictor.keptPods()).To(BeEmpty(), "what is evicted, or fails of something else, is not kept")
+	g.Expect(evictor.refusal()).NotTo(HaveOccurred())
+}
+
+// Case D8: storage keeps what has to serve until the machine goes down with Cluster API's label; other values ask nothing.
+func TestCaseD8PodsThatStay(t *testing.T) {
+	labelled := func(value string, phase corev1.PodPhase) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Labels, p.Status.Phase = map[string]string{"cluster.x-k8s.io/drain": value}, phase
+		}
+	}
+	for name, row := range map[string]struct {
+		pod     *corev1.Pod
+		evicted []string
+		err     string
+	}{
+		"a pod":                    {pod("p"), []string{"p"}, ""},
+		"to be skipped":            {pod("p", labelled("skip", "Running")), nil, ""},
+		"another value":            {pod("p", labelled("Skip", "Running")), []string{"p"}, ""},
+		"to be waited for":         {pod("p", labelled("wait-completed", "Running")), nil, `waiting for it to complete (label cluster.x-k8s.io/drain)`},
+		"to be waited for, ended":  {pod("p", labelled("wait-completed", "Succeeded")), []string{"p"}, ""},
+		"to be waited for, failed": {pod("p", labelled("wait-completed", "Failed")), []string{"p"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			e := newEvictions(yes, row.pod)
+			err := e.drain(t.Context())
+			if row.err == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(ContainSubstring(row.err)))
+				g.Expect(Classify(err)).To(BeEquivalentTo("Retryable"), "the step waits, within its deadline")
+			}
+			g.Expect(e.evicted).To(Equal(row.evicted))
 		})
 	}
 }

@@ -5,6 +5,9 @@ package kube
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +28,7 @@ type evictor struct {
 
 	mu      sync.Mutex
 	refused error
+	kept    map[string]string // By pod: what a disruption budget says.
 }
 
 // PolicyV1 implements kubernetes.Interface.
@@ -38,19 +42,49 @@ func (e *evictor) refusal() error {
 	return e.refused
 }
 
+// keptPods says which pods disruption budgets keep, in the same words for the same pods, or nothing.
+func (e *evictor) keptPods() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.kept) == 0 {
+		return ""
+	}
+	var list []string
+	for _, pod := range slices.Sorted(maps.Keys(e.kept)) {
+		list = append(list, fmt.Sprintf("pod %s (%s)", pod, e.kept[pod]))
+	}
+	return "kept by a disruption budget: " + strings.Join(list, ", ")
+}
+
 func (e *evictor) note(eviction *policyv1.Eviction, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	pod := eviction.Namespace + "/" + eviction.Name
+	delete(e.kept, pod)
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return // The pod is gone, or goes with its namespace.
+	case apierrors.IsTooManyRequests(err):
+		if e.kept == nil {
+			e.kept = map[string]string{}
+		}
+		e.kept[pod] = budgetOf(err)
+		return
 	case Classify(err) == v1alpha1.ErrorRetryable:
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.refused == nil {
-		e.refused = fmt.Errorf("evicting pod %s/%s: %w", eviction.Namespace, eviction.Name, err)
+		e.refused = fmt.Errorf("evicting pod %s: %w", pod, err)
 		e.stop()
 	}
+}
+
+// budgetOf is what the API server says of the budget that keeps a pod, with its name.
+func budgetOf(err error) string {
+	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
+		return cause.Message
+	}
+	return Trouble(err)
 }
 
 type evictorPolicy struct {

@@ -44,8 +44,8 @@ type Writer interface {
 	// Cordon makes a Node unschedulable and records owner in the same patch. A Node that is unschedulable already is left as it is.
 	Cordon(ctx context.Context, node, owner string) error
 
-	// Drain evicts the pods of a Node and waits until they are gone, for as long as ctx lives. Pods of DaemonSets and static
-	// pods stay.
+	// Drain evicts the pods of a Node and waits until they are gone, for as long as ctx lives. Pods of DaemonSets, static pods and
+	// pods that carry Cluster API's label to be skipped stay.
 	Drain(ctx context.Context, node string) error
 
 	// Uncordon makes a Node schedulable if owner cordoned it, and leaves it as it is otherwise.
@@ -53,6 +53,10 @@ type Writer interface {
 
 	// WriteRecord writes the hub's record, if it is still what was read.
 	WriteRecord(ctx context.Context, record Record) error
+
+	// Annotate asks change what an annotation of a Node is to be, from what it is, and writes that if it is another. Empty means that
+	// there is none.
+	Annotate(ctx context.Context, node, key string, change func(now string) string) error
 }
 
 // Node are the facts of a Node that decisions depend on.
@@ -68,7 +72,13 @@ type Node struct {
 
 	// CordonedBy is the operation that cordoned the Node; empty if none did.
 	CordonedBy string
+
+	// Storage are the annotations that a storage operator and the hub leave for each other, by key; nil where there are none.
+	Storage map[string]string
 }
+
+// storageAnnotations are kept of a Node. All others are nobody's business here, and some of them change all the time.
+var storageAnnotations = []string{v1alpha1.StorageReplicasAnnotation, v1alpha1.StorageEvacuatedByAnnotation}
 
 // controlPlaneLabel marks the Nodes of control planes.
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
@@ -81,6 +91,14 @@ func nodeFrom(n *corev1.Node) Node {
 		KubeletVersion: n.Status.NodeInfo.KubeletVersion,
 		Unschedulable:  n.Spec.Unschedulable,
 		CordonedBy:     n.Annotations[v1alpha1.CordonedByAnnotation],
+	}
+	for _, key := range storageAnnotations {
+		if value, ok := n.Annotations[key]; ok {
+			if node.Storage == nil {
+				node.Storage = map[string]string{}
+			}
+			node.Storage[key] = value
+		}
 	}
 	_, node.ControlPlane = n.Labels[controlPlaneLabel]
 	for _, address := range n.Status.Addresses {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 
@@ -22,6 +23,9 @@ import (
 // Kube is a kube.Provider whose Nodes live in memory.
 type Kube struct {
 	*script.Script
+
+	// Annotated is called after an annotation of a Node was changed, if it is set: a storage operator lives here.
+	Annotated func(node *kube.Node)
 
 	mu     sync.Mutex
 	nodes  map[string]*kube.Node
@@ -96,7 +100,9 @@ func (c *client) Nodes(context.Context) ([]kube.Node, error) {
 	defer c.mu.Unlock()
 	var list []kube.Node
 	for _, node := range c.nodes {
-		list = append(list, *node)
+		found := *node
+		found.Storage = maps.Clone(node.Storage)
+		list = append(list, found)
 	}
 	return list, nil
 }
@@ -109,6 +115,7 @@ func (c *client) Node(_ context.Context, name string) (*kube.Node, error) {
 		return nil, nil
 	}
 	found := *node
+	found.Storage = maps.Clone(node.Storage)
 	return &found, nil
 }
 
@@ -163,5 +170,22 @@ func (c *client) WriteRecord(ctx context.Context, record kube.Record) error {
 		record.Version = c.nextVersion()
 		c.record = record
 		return nil
+	})
+}
+
+func (c *client) Annotate(ctx context.Context, name, key string, change func(now string) string) error {
+	if node, _ := c.Node(ctx, name); node != nil && change(node.Storage[key]) == node.Storage[key] {
+		return nil
+	}
+	return c.change(ctx, "Annotate", name, func(node *kube.Node) {
+		if node.Storage == nil {
+			node.Storage = map[string]string{}
+		}
+		if node.Storage[key] = change(node.Storage[key]); node.Storage[key] == "" {
+			delete(node.Storage, key)
+		}
+		if c.Annotated != nil {
+			c.Annotated(node)
+		}
 	})
 }
