@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/providers/kube"
 	"ichor.maesh.dev/hub/providers/talos"
 )
@@ -68,6 +69,9 @@ type Input struct {
 
 	// MaxUnavailable is how many workers may be away at once.
 	MaxUnavailable int
+
+	// Overrides are those of the operation.
+	Overrides []v1alpha1.GateOverride
 }
 
 // Wait is why a machine must not go away yet. The zero value means that it may.
@@ -93,14 +97,35 @@ var gates = []gate{
 	{v1alpha1.WorkersAvailableGate, workersWithinTheBudget}, // Pods need somewhere to go.
 }
 
-// Check asks every gate.
+// Check asks every gate that is not overridden.
 func Check(in Input) Wait {
 	for _, g := range gates {
+		if in.overrides(g.name) {
+			continue
+		}
 		if message := g.check(in); message != "" {
 			return Wait{Gate: g.name, Message: message}
 		}
 	}
 	return Wait{}
+}
+
+// Bypassed is what the overridden gates would have waited for. It is recorded when a machine goes away regardless.
+func Bypassed(in Input) []Wait {
+	var list []Wait
+	for _, g := range gates {
+		if !in.overrides(g.name) {
+			continue
+		}
+		if message := g.check(in); message != "" {
+			list = append(list, Wait{Gate: g.name, Message: message})
+		}
+	}
+	return list
+}
+
+func (in Input) overrides(gate string) bool {
+	return plan.MayBypassWait(gate) && slices.ContainsFunc(in.Overrides, func(o v1alpha1.GateOverride) bool { return o.Gate == gate })
 }
 
 func machinesDiscovered(in Input) string {

@@ -337,3 +337,68 @@ func TestLeader(t *testing.T) {
 		})
 	}
 }
+
+// Case C14: who says so, with a reason, takes machines away although others are not ready, as where the upgrade mends what keeps them from
+// it; and what is bypassed is told. Nobody bypasses the gate of etcd.
+func TestCaseC14Overrides(t *testing.T) {
+	override := func(in *Input, gates ...string) {
+		for _, gate := range gates {
+			in.Overrides = append(in.Overrides, v1alpha1.GateOverride{Gate: gate, Reason: "the new version mends it"})
+		}
+	}
+	notReady := func(in *Input, nodes ...string) {
+		for _, name := range nodes {
+			in.node(name, func(n *kube.Node) { n.Ready = false })
+		}
+	}
+	waitsForWorkers := Wait{"WorkersAvailable", "1 of at most 1 workers are away: c1-w-2"}
+	waitsForControlPlanes := Wait{"ControlPlanesReady", "control plane c1-cp-2 is not ready"}
+	waitsForEtcd := Wait{"EtcdHealthy", "the etcd member of c1-cp-2 is a learner"}
+	for name, row := range map[string]struct {
+		change   func(*Input)
+		want     Wait
+		bypassed []Wait
+	}{
+		"workers":        {func(in *Input) { in.choose("c1-w-1"); notReady(in, "w-2"); override(in, "WorkersAvailable") }, Wait{}, []Wait{waitsForWorkers}},
+		"control planes": {func(in *Input) { notReady(in, "cp-2"); override(in, "ControlPlanesReady") }, Wait{}, []Wait{waitsForControlPlanes}},
+		"the other gate": {func(in *Input) { notReady(in, "cp-2"); override(in, "WorkersAvailable") }, waitsForControlPlanes, nil},
+		"not needed":     {func(in *Input) { override(in, "ControlPlanesReady", "WorkersAvailable") }, Wait{}, nil},
+		"etcd": {func(in *Input) {
+			in.etcd("c1-cp-2", func(e *EtcdView) { e.Learner = true })
+			override(in, "EtcdHealthy", "ControlPlanesReady", "WorkersAvailable")
+		}, waitsForEtcd, nil},
+		"out of reach": {func(in *Input) { in.View.NodesTrouble = "no answer"; override(in, "TargetReachable") },
+			Wait{"TargetReachable", "the Kubernetes API of the cluster cannot be read: no answer"}, nil},
+		"not discovered": {func(in *Input) { in.Cluster.Annotations = nil; override(in, "MachinesDiscovered") },
+			Wait{"MachinesDiscovered", "initial discovery has not matched every etcd member and every Node to a machine yet"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := cluster(3, 2)
+			row.change(in)
+			g.Expect(Check(*in)).To(Equal(row.want))
+			g.Expect(Bypassed(*in)).To(Equal(row.bypassed))
+		})
+	}
+}
+
+// Case B22: how many members etcd has decides whether it can lose one; and as long as any member is missing, it loses no other one, however
+// many would be left.
+func TestCaseB22QuorumOfEverySize(t *testing.T) {
+	for members, allowed := range map[int]bool{1: true, 2: false, 3: true, 4: true, 5: true, 6: true, 7: true} {
+		t.Run(fmt.Sprintf("%d members", members), func(t *testing.T) {
+			g := NewWithT(t)
+			in := cluster(members, 1)
+			if allowed {
+				g.Expect(Check(*in)).To(BeZero())
+			} else {
+				g.Expect(Check(*in)).To(Equal(Wait{"EtcdHealthy", fmt.Sprintf("etcd has %d members and needs %d of them", members, members/2+1)}))
+			}
+			for down := 1; down < members; down++ {
+				name := fmt.Sprintf("c1-cp-%d", down+1)
+				in.etcd(name, func(e *EtcdView) { e.Trouble = "no answer" })
+				g.Expect(Check(*in)).To(Equal(Wait{"EtcdHealthy", "the etcd member of c1-cp-2 does not answer: no answer"}), "%d down", down)
+			}
+		})
+	}
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+)
+
+// bypassed says, for each gate that waits and may be overridden, what is not waited for any more.
+var bypassed = map[string]string{
+	v1alpha1.ControlPlanesReadyGate:          "control planes are taken away although others are not ready",
+	v1alpha1.WorkersAvailableGate:            "workers are taken away although as many as spec.maxUnavailable allows are away already",
+	v1alpha1.ControlPlaneTransitioningReason: "control planes are taken away although a change of their number may be under way",
+}
+
+// refusable are the gates that refuse and may be overridden; a plan lists those that it bypasses.
+var refusable = map[string]bool{v1alpha1.TalosVersionPathGate: true, v1alpha1.KubernetesPairingGate: true}
+
+// MayBypassWait says whether a gate that waits may be overridden: what it guards is the room that a cluster has, and never etcd's quorum.
+func MayBypassWait(gate string) bool {
+	_, ok := bypassed[gate]
+	return ok
+}
+
+// OverrideWarnings say what the overrides of an operation skip, and which of them skip nothing since nobody may bypass their gate.
+func OverrideWarnings(overrides []v1alpha1.GateOverride) []string {
+	var list []string
+	for _, override := range overrides {
+		switch skipped := bypassed[override.Gate]; {
+		case skipped != "":
+			list = append(list, fmt.Sprintf("gate %s is overridden: %s", override.Gate, skipped))
+		case !refusable[override.Gate]:
+			list = append(list, fmt.Sprintf("the override of gate %s skips nothing: nobody may bypass it", override.Gate))
+		}
+	}
+	return list
+}
