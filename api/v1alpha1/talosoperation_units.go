@@ -129,6 +129,9 @@ type StepRecord struct {
 	CompletionTime metav1.Time `json:"completionTime,omitempty,omitzero"`
 }
 
+// MaxStepRecords is how many steps are kept of a unit; the oldest go first.
+const MaxStepRecords = 64
+
 // UnitStatus is the state of one machine, or of one stage without machines. All that the hub needs to go on after a crash is here.
 type UnitStatus struct {
 	// name is the TalosMachine, or the stage.
@@ -179,7 +182,14 @@ type UnitStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	PreRebootBootID string `json:"preRebootBootID,omitempty"`
 
-	// resolvedImage is the image as the machine resolved it when it pulled it.
+	// nodeName is the machine's Node when the reboot was asked for. It has to come back as the same.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName,omitempty"`
+
+	// resolvedImage is the image as the machine resolved it when it pulled it. Talos before 1.13 cannot pull beforehand; there it is the
+	// image that the machine was told to upgrade to.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512

@@ -31,9 +31,17 @@ var callOf = map[v1alpha1.OperationStep]func(*fleet) (s *script.Script, call, su
 	"Forfeiting": func(f *fleet) (*script.Script, string, string) {
 		return f.talos.Script, "ForfeitLeadership", f.addresses["cp1"]
 	},
+	"Upgrading":   func(f *fleet) (*script.Script, string, string) { return f.talos.Script, "Upgrade", f.addresses["cp1"] },
+	"Evacuating":  func(f *fleet) (*script.Script, string, string) { return f.kube.Script, "Annotate", "cp1" },
 	"Draining":    func(f *fleet) (*script.Script, string, string) { return f.kube.Script, "Drain", "cp1" },
 	"Rebooting":   func(f *fleet) (*script.Script, string, string) { return f.talos.Script, "Reboot", f.addresses["cp1"] },
 	"Uncordoning": func(f *fleet) (*script.Script, string, string) { return f.kube.Script, "Uncordon", "cp1" },
+}
+
+// before makes a target on which a step is taken that others do without.
+var before = map[v1alpha1.OperationStep]func(context.Context, *fleet){
+	"Upgrading":  func(ctx context.Context, f *fleet) { f.runs(ctx, "v1.12.4", "v1.13.9") },
+	"Evacuating": func(_ context.Context, f *fleet) { f.holdsReplicas("cp1", 3) },
 }
 
 var kinds = map[string]struct {
@@ -114,6 +122,9 @@ func stepOf(machine string, step v1alpha1.OperationStep) OmegaMatcher {
 func killAndGoOn(ctx context.Context, spec v1alpha1.TalosOperationSpec, step kind.Step, hang func(*script.Script, string, string) *script.Stop) {
 	GinkgoHelper()
 	f := newFleet(ctx, 3, 1)
+	if prepare := before[step.Name]; prepare != nil {
+		prepare(ctx, f)
+	}
 	find, ok := callOf[step.Name]
 	Expect(ok).To(BeTrue(), "step %s has no row in the kill matrix", step.Name)
 	stop := hang(find(f))
@@ -132,7 +143,7 @@ func killAndGoOn(ctx context.Context, spec v1alpha1.TalosOperationSpec, step kin
 func (f *fleet) expectNothingTwice(step kind.Step, unknown bool) {
 	GinkgoHelper()
 	count := map[string]int{}
-	for _, call := range f.calls("Reboot", "InstallImage") {
+	for _, call := range f.calls("Reboot", "InstallImage", "Upgrade") {
 		count[call]++
 	}
 	for call, times := range count {
@@ -142,8 +153,9 @@ func (f *fleet) expectNothingTwice(step kind.Step, unknown bool) {
 		}
 		Expect(times).To(Equal(1), call)
 	}
-	Expect(count).To(HaveKey("Reboot cp1"))
+	Expect(count).To(Or(HaveKey("Reboot cp1"), HaveKey("Upgrade cp1")))
 	Expect(f.kube.Get("cp1")).To(And(HaveField("Unschedulable", false), HaveField("CordonedBy", "")))
+	Expect(f.kube.Get("cp1").Storage).NotTo(HaveKey(v1alpha1.StorageEvacuatedByAnnotation))
 }
 
 // killBeforeTheClaim kills the hub after it has decided to take a step of cp1, and before anybody can know that.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -176,6 +177,38 @@ func (f *fleet) addMachine(ctx context.Context, name, address string, etcd *talo
 	Expect(admin.Create(ctx, machine)).To(Succeed())
 	machine.Status = v1alpha1.TalosMachineStatus{NodeName: name, TalosVersion: oldVersion, SchematicID: schematic, Platform: "metal", BootID: facts.BootID}
 	Expect(admin.Status().Update(ctx, machine)).To(Succeed())
+}
+
+// runs makes every machine run a version of Talos, and the cluster ask for another.
+func (f *fleet) runs(ctx context.Context, version, wanted string) {
+	GinkgoHelper()
+	cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c"}}
+	change(ctx, cluster, func(c *v1alpha1.TalosCluster) { c.Spec.TalosVersion = wanted })
+	for name := range f.addresses {
+		f.machineRuns(ctx, name, version)
+	}
+}
+
+// machineRuns makes one machine run a version of Talos.
+func (f *fleet) machineRuns(ctx context.Context, name, version string) {
+	GinkgoHelper()
+	f.talos.Change(f.addresses[name], func(m *talos.Machine, _ *talos.Etcd) { m.Version = version })
+	machine := &v1alpha1.TalosMachine{}
+	Expect(admin.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: "c-" + name}, machine)).To(Succeed())
+	machine.Status.TalosVersion = version
+	Expect(admin.Status().Update(ctx, machine)).To(Succeed())
+}
+
+// holdsReplicas puts replicas on a Node, and a storage operator into the cluster that moves them off when it is asked to.
+func (f *fleet) holdsReplicas(name string, count int) {
+	f.kube.Change(name, func(n *kube.Node) {
+		n.Storage = map[string]string{v1alpha1.StorageReplicasAnnotation: strconv.Itoa(count)}
+	})
+	f.kube.Annotated = func(n *kube.Node) {
+		if n.Storage[v1alpha1.StorageEvacuatedByAnnotation] != "" {
+			n.Storage[v1alpha1.StorageReplicasAnnotation] = "0"
+		}
+	}
 }
 
 // hub is a running hub process. Killing it ends its tasks in the middle of their calls.

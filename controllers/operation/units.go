@@ -20,7 +20,7 @@ import (
 
 const (
 	// stepRecords bounds the steps that are kept of a unit; the oldest go first.
-	stepRecords = 64
+	stepRecords = v1alpha1.MaxStepRecords
 
 	// quietWait is how long a unit waits before status says for what: most waits are over by then, and cost no write.
 	quietWait = 10 * time.Second
@@ -128,6 +128,11 @@ func (r *Reconciler) pass(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 		return true
 	}
 	view, fresh := r.view(s)
+	in := gate.Input{
+		Entering: entering,
+		Cluster:  s.Cluster, Machines: s.Approved(), Machine: s.Machine(unit.Name), View: view,
+		Away: s.away(stage), MaxUnavailable: s.maxUnavailable(), Overrides: s.op.Spec.Overrides,
+	}
 	var wait gate.Wait
 	switch {
 	case !fresh:
@@ -137,15 +142,14 @@ func (r *Reconciler) pass(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 	case view.RecordTrouble == "" && !r.owned(s, view.Record):
 		return false
 	default:
-		wait = gate.Check(gate.Input{
-			Entering: entering,
-			Cluster:  s.Cluster, Machines: s.Approved(), Machine: s.Machine(unit.Name), View: view,
-			Away: s.away(stage), MaxUnavailable: s.maxUnavailable(),
-		})
+		wait = gate.Check(in)
 	}
 	if wait != (gate.Wait{}) {
 		s.waiting = append(s.waiting, wait)
 		return false
+	}
+	for _, bypassed := range gate.Bypassed(in) {
+		s.event(v1alpha1.GateOverriddenEvent, "Run", "gate %s is overridden for machine %s: %s", bypassed.Gate, unit.Name, bypassed.Message)
 	}
 	s.advanceSequence(view)
 	return true
@@ -227,6 +231,7 @@ func (s *scope) comeBack(in time.Duration) {
 func (s *scope) claim(unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
 	enter(&unit, action.Step, now)
 	unit.PreRebootBootID = action.PreRebootBootID
+	unit.NodeName, unit.ResolvedImage = cmp.Or(action.NodeName, unit.NodeName), cmp.Or(action.Image, unit.ResolvedImage)
 	s.claims = append(s.claims, unit.Name)
 	s.put(unit)
 	s.work(unit)

@@ -11,6 +11,7 @@ import (
 	"github.com/blang/semver/v4"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility/talos113"
 	"github.com/siderolabs/talos/pkg/machinery/gendata"
 )
 
@@ -50,13 +51,43 @@ type Objection struct {
 	Overridable bool
 }
 
-// minimumLifecycle is the first Talos with the API by which this hub upgrades.
+// minimumLifecycle is the first Talos whose installer can be run without a reboot.
 var minimumLifecycle = semver.MustParse("1.13.0")
 
-// HasLifecycleAPI says whether a Talos version has the API by which this hub upgrades.
+// HasLifecycleAPI says whether a Talos version pulls, installs and reboots by calls of their own. Older ones have one call for all.
 func HasLifecycleAPI(version semver.Version) bool {
 	version.Pre = nil
 	return version.GTE(minimumLifecycle)
+}
+
+// MinimumTalos is the oldest Talos that this hub upgrades: the oldest from which one step leads to a Talos with the new API. All of them run
+// etcd 3.6 or later, and keep their data through an upgrade.
+var MinimumTalos = talos113.MinimumHostUpgradeVersion
+
+// Upgradeable says whether this hub upgrades machines that run a Talos version.
+func Upgradeable(version semver.Version) bool {
+	version.Pre = nil
+	return version.GTE(MinimumTalos)
+}
+
+// etcdSince are the minors of etcd that come with Talos, by the first Talos that has each.
+var etcdSince = []struct {
+	talos semver.Version
+	etcd  string
+}{
+	{semver.MustParse("1.14.0"), "3.7"},
+	{MinimumTalos, "3.6"},
+}
+
+// Etcd is the minor version of etcd that a Talos version comes with, or nothing if that is not known.
+func Etcd(talos semver.Version) string {
+	talos.Pre = nil
+	for _, row := range etcdSince {
+		if talos.GTE(row.talos) {
+			return row.etcd
+		}
+	}
+	return ""
 }
 
 // TalosUpgrade says what speaks against going from one Talos version to another; nil means nothing.

@@ -45,6 +45,23 @@ func TestHasLifecycleAPI(t *testing.T) {
 	}
 }
 
+// The oldest Talos that is upgraded comes from the table of the first one with the new API, and has etcd 3.6: older ones are a way of their own (B13).
+func TestUpgradeable(t *testing.T) {
+	for version, want := range map[string]bool{
+		"1.10.9": false, "1.11.0-rc.0": true, "1.11.0": true, "1.12.4": true, "1.13.0": true, "2.0.0": true,
+	} {
+		NewWithT(t).Expect(Upgradeable(semver.MustParse(version))).To(Equal(want), version)
+	}
+}
+
+func TestEtcd(t *testing.T) {
+	for version, want := range map[string]string{
+		"1.10.9": "", "1.11.0": "3.6", "1.12.4": "3.6", "1.13.9": "3.6", "1.14.0-rc.1": "3.7", "1.14.1": "3.7",
+	} {
+		NewWithT(t).Expect(Etcd(semver.MustParse(version))).To(Equal(want), version)
+	}
+}
+
 // Case C16: a path that nobody may take is refused, one that nobody has tested may be overridden.
 func TestCaseC16TalosUpgrade(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -54,6 +71,10 @@ func TestCaseC16TalosUpgrade(t *testing.T) {
 	}{
 		"patch":                 {from: "v1.14.0", to: "v1.14.1"},
 		"minor":                 {from: "v1.13.9", to: "v1.14.1"},
+		"to the new API":        {from: "v1.12.4", to: "v1.13.9"},
+		"below the new API":     {from: "v1.11.2", to: "v1.12.4"},
+		"skips 1.12":            {from: "v1.11.2", to: "v1.13.9", message: "go by way of the latest v1.12 first", overridable: true},
+		"from too far below":    {from: "v1.10.9", to: "v1.13.9", message: "v1.13.9 does not follow v1.10.9"},
 		"the same":              {from: "v1.14.1", to: "v1.14.1"},
 		"from a pre-release":    {from: "v1.14.0-rc.1", to: "v1.14.0"},
 		"ten after nine":        {from: "v1.14.9", to: "v1.14.10"},

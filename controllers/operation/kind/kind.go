@@ -14,6 +14,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/providers/guard"
 	"ichor.maesh.dev/hub/providers/kube"
+	"ichor.maesh.dev/hub/providers/storage"
 	"ichor.maesh.dev/hub/providers/talos"
 	"ichor.maesh.dev/hub/providers/target"
 )
@@ -90,6 +91,10 @@ type Observation struct {
 	// Node is the machine's Node, nil if there is none. NodeTrouble says why that is not known.
 	Node        *kube.Node
 	NodeTrouble string
+
+	// Storage is what storage has on the Node. StorageTrouble says why that is not known.
+	Storage        storage.State
+	StorageTrouble string
 }
 
 // Repeat says what to do about a claim without outcome: the hub stopped in the middle of the call.
@@ -159,6 +164,12 @@ type Action struct {
 
 	// PreRebootBootID is persisted with the claim of a step that reboots, and kept by what follows the reboot. Any other claim clears it.
 	PreRebootBootID string
+
+	// NodeName is persisted with the claim of a step that reboots: the machine has to come back as the same Node.
+	NodeName string
+
+	// Image is persisted with the claim of a step that installs without having pulled: nothing tells afterwards which image it was.
+	Image string
 
 	// RetryStep is where a retry begins after a failure, if not at the failed step.
 	RetryStep v1alpha1.OperationStep

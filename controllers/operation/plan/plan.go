@@ -62,6 +62,9 @@ func (f Facts) Overridden(gate string) bool {
 	return false
 }
 
+// OutageWarning says what the reboot of a cluster's only control plane means.
+const OutageWarning = "the only control plane reboots: the Kubernetes API of the cluster is away meanwhile"
+
 // Effect is the worst that a machine goes through.
 type Effect string
 

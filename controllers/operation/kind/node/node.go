@@ -22,7 +22,7 @@ type Executor struct {
 
 // New returns the executor.
 func New(t talos.Provider, k kube.Provider) *Executor {
-	return &Executor{Sequence: reboot.Sequence{Talos: t, Kube: k}}
+	return &Executor{Sequence: reboot.New(t, k)}
 }
 
 // Steps implements kind.Executor.
@@ -31,7 +31,7 @@ func (e *Executor) Steps() []kind.Step { return reboot.Steps() }
 // Next implements kind.Executor.
 func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	if unit.Status.Step != "" {
-		return reboot.Next(scope, unit, seen, same)
+		return reboot.Next(scope, unit, seen, way)
 	}
 	if seen.TalosTrouble != "" {
 		return kind.Unreachable(unit, seen.TalosTrouble)
@@ -39,7 +39,7 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 	if bad := reboot.CheckIdentity(unit, seen); bad != nil {
 		return *bad
 	}
-	return reboot.Begin(scope, unit, seen)
+	return reboot.Begin(scope, unit, seen, way)
 }
 
 // Settle implements kind.Executor.
@@ -47,7 +47,7 @@ func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observatio
 	if !unit.Status.FailureTime.IsZero() {
 		return reboot.GiveUp(scope, unit, seen)
 	}
-	return reboot.Settle(scope, unit, seen, same)
+	return reboot.Settle(scope, unit, seen, way)
 }
 
 // Unsafe implements kind.Executor.
@@ -61,7 +61,5 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 // Classify implements kind.Executor.
 func (e *Executor) Classify(err error) v1alpha1.ErrorClass { return reboot.Classify(err) }
 
-// same asks only that the machine which came back is the one that went away.
-func same(unit kind.Unit, seen kind.Observation) *kind.Action {
-	return reboot.CheckIdentity(unit, seen)
-}
+// way asks nothing but that the machine which came back is the one that went away.
+var way = reboot.Way{Proof: func(kind.Unit, kind.Observation) *kind.Action { return nil }}

@@ -118,7 +118,7 @@ func TestSettleAfterAFailure(t *testing.T) {
 		u.Status.Outcome = &v1alpha1.CallOutcome{Result: "Failed", Class: "Retryable", Message: "it broke"}
 		seen := kind.Observation{Talos: talos.Machine{BootID: "old", UUID: "uuid-1", Stage: "running"}, Node: own}
 		NewWithT(t).Expect(New(nil, nil).Settle(kind.Scope{Owner: "default/op-1", Machines: 2}, u, seen)).To(Equal(kind.Action{
-			Verdict: "Call", Step: "Rebooting", PreRebootBootID: "old",
+			Verdict: "Call", Step: "Rebooting", PreRebootBootID: "old", NodeName: "w-1",
 		}))
 	})
 }
@@ -143,7 +143,7 @@ func TestStepsAreThoseOfEveryReboot(t *testing.T) {
 	for _, step := range New(nil, nil).Steps() {
 		names = append(names, step.Name)
 	}
-	NewWithT(t).Expect(names).To(Equal([]v1alpha1.OperationStep{"Forfeiting", "Draining", "Rebooting", "Verifying", "Uncordoning"}))
+	NewWithT(t).Expect(names).To(Equal([]v1alpha1.OperationStep{"Forfeiting", "Evacuating", "Draining", "Rebooting", "Verifying", "Uncordoning"}))
 }
 
 func TestClassify(t *testing.T) {

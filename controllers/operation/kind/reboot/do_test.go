@@ -19,6 +19,7 @@ import (
 	"ichor.maesh.dev/hub/providers/guard"
 	"ichor.maesh.dev/hub/providers/kube"
 	kubefake "ichor.maesh.dev/hub/providers/kube/fake"
+	"ichor.maesh.dev/hub/providers/storage"
 	"ichor.maesh.dev/hub/providers/talos"
 	talosfake "ichor.maesh.dev/hub/providers/talos/fake"
 )
@@ -34,7 +35,7 @@ type world struct {
 
 func newWorld() *world {
 	w := &world{talos: talosfake.New(), kube: kubefake.New(), scope: scope(3)}
-	w.Sequence = Sequence{Talos: w.talos, Kube: w.kube}
+	w.Sequence = New(w.talos, w.kube)
 	w.scope.Guard = func(context.Context) error { return nil }
 	seen := well("old", leading)
 	w.talos.Add("10.0.0.1", seen.Talos, seen.Etcd)
@@ -95,6 +96,7 @@ func TestCaseB10NothingIsDoneToAnotherMachine(t *testing.T) {
 func TestDoesNotAskWhatRebootsAlready(t *testing.T) {
 	for stage, calls := range map[string][]string{
 		"rebooting": nil,
+		"upgrading": nil,
 		"running":   {"Reboot 10.0.0.1"},
 		"booting":   {"Reboot 10.0.0.1"},
 	} {
@@ -240,6 +242,7 @@ func TestUndo(t *testing.T) {
 		calls      []string
 		stays      bool
 	}{
+		{"Evacuating", lost, own, uncordon, false},
 		{"Draining", lost, own, uncordon, false},
 		{"Draining", refused, own, uncordon, false},
 		{"Draining", lost, "default/op-0", uncordon, true},
@@ -278,6 +281,77 @@ func TestUndo(t *testing.T) {
 		w.kube.FailNext("Uncordon", "cp-1", errors.New("no answer"))
 		g.Expect(w.undo(t, "Draining", lost)).To(MatchError("no answer"))
 	})
+}
+
+// evacuated is the world's Node with so many replicas, evacuated by an operation or by nobody.
+func (w *world) evacuated(count, by string) {
+	node := w.kube.Get("cp-1")
+	node.Storage = map[string]string{v1alpha1.StorageReplicasAnnotation: count}
+	if by != "" {
+		node.Storage[v1alpha1.StorageEvacuatedByAnnotation] = by
+	}
+	w.kube.Set(node)
+}
+
+// Evacuating asks once, tells what is left as long as something is, and is over when the storage has moved it.
+func TestEvacuating(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld()
+	w.evacuated("2", "")
+	for range 2 {
+		err := w.do(t, "Evacuating")
+		g.Expect(err).To(MatchError("waiting for the storage to move 2 replicas off Node cp-1"))
+		g.Expect(Classify(err)).To(BeEquivalentTo("Retryable"))
+	}
+	g.Expect(w.Observe(t.Context(), w.scope, at("")).Storage).To(Equal(storage.State{Replicas: 2, EvacuatedBy: owner}))
+	w.evacuated("0", owner)
+	g.Expect(w.do(t, "Evacuating")).To(Succeed())
+	g.Expect(w.kube.Calls()).To(Equal([]string{"Annotate cp-1"}))
+}
+
+// A step that failed before the reboot, and a machine that is back, give the Node back to the storage; what another evacuates stays so.
+func TestStorageIsRestored(t *testing.T) {
+	for name, back := range map[string]func(*testing.T, *world) error{
+		"replicas did not leave": func(t *testing.T, w *world) error { return w.undo(t, "Evacuating", errors.New("timed out")) },
+		"the drain failed":       func(t *testing.T, w *world) error { return w.undo(t, "Draining", errors.New("timed out")) },
+		"the reboot was refused": func(t *testing.T, w *world) error {
+			return w.undo(t, "Rebooting", status.Error(codes.PermissionDenied, "no"))
+		},
+		"the machine is back": func(t *testing.T, w *world) error { return w.do(t, "Uncordoning") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := newWorld()
+			w.evacuated("1", owner)
+			g.Expect(back(t, w)).To(Succeed())
+			g.Expect(w.kube.Get("cp-1").Storage).To(Equal(map[string]string{v1alpha1.StorageReplicasAnnotation: "1"}))
+			w.evacuated("1", "default/op-0")
+			g.Expect(back(t, w)).To(Succeed())
+			g.Expect(w.kube.Get("cp-1").Storage).To(HaveKey(v1alpha1.StorageEvacuatedByAnnotation))
+		})
+	}
+}
+
+func TestObserveStorageThatCannotBeRead(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld()
+	w.evacuated("many", "")
+	seen := w.Observe(t.Context(), w.scope, at(""))
+	g.Expect(seen.StorageTrouble).To(HavePrefix("annotation ichor.maesh.dev/storage-replicas of Node cp-1 is"))
+	g.Expect(seen.Storage).To(BeZero())
+}
+
+// Case C7: what was put on a Node is taken off that Node, whatever the machine calls itself since.
+func TestCaseC7TheOldNodeIsGivenBack(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld()
+	g.Expect(w.do(t, "Draining")).To(Succeed())
+	unit := at("Uncordoning", func(u *v1alpha1.UnitStatus) { u.NodeName = "cp-1" })
+	unit.Machine.Status.NodeName = "talos-x1"
+	g.Expect(w.Observe(t.Context(), w.scope, unit).Node.Name).To(Equal("cp-1"))
+	_, err := w.Do(t.Context(), w.scope, unit, "Uncordoning")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(w.kube.Get("cp-1").Unschedulable).To(BeFalse())
 }
 
 func TestNothingIsDoneAgainstTheGuard(t *testing.T) {

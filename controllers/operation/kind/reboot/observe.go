@@ -11,7 +11,7 @@ import (
 	"ichor.maesh.dev/hub/providers/talos"
 )
 
-// Observe looks at a machine: its Talos API, its etcd member, its Node.
+// Observe looks at a machine: its Talos API, its etcd member, its Node and the storage there.
 func (s Sequence) Observe(ctx context.Context, scope kind.Scope, unit kind.Unit) kind.Observation {
 	var seen kind.Observation
 	s.observeTalos(ctx, scope, unit, &seen)
@@ -46,7 +46,13 @@ func (s Sequence) observeNode(ctx context.Context, scope kind.Scope, unit kind.U
 		seen.NodeTrouble = kube.Trouble(err)
 		return
 	}
-	if seen.Node, err = reader.Node(ctx, unit.Machine.Status.NodeName); err != nil {
+	if seen.Node, err = reader.Node(ctx, nodeName(unit)); err != nil {
 		seen.NodeTrouble = kube.Trouble(err)
+	}
+	if seen.Node == nil {
+		return
+	}
+	if seen.Storage, err = s.Storage.Look(ctx, scope.Cluster, *seen.Node); err != nil {
+		seen.StorageTrouble = err.Error()
 	}
 }

@@ -34,6 +34,9 @@ func unit(stage string, step v1alpha1.OperationStep, change ...func(*v1alpha1.Un
 		Machine: &v1alpha1.TalosMachine{Spec: v1alpha1.TalosMachineSpec{Role: "Worker", Address: "10.0.1.1", UUID: "uuid-1"}},
 	}
 	u.Machine.Name, u.Machine.Status.NodeName = "c1-w-1", "w-1"
+	if stage == "Upgrade" && step != "" && step != "Pulling" {
+		u.Status.Steps = []v1alpha1.StepRecord{{Step: "Installing"}}
+	}
 	for _, c := range change {
 		c(&u.Status)
 	}
@@ -78,6 +81,7 @@ func cordoned(seen kind.Observation) kind.Observation {
 	return seen
 }
 
+func noPlatform(m *talos.Machine) { m.Platform = "" }
 func stranger(m *talos.Machine)   { m.UUID = "uuid-2" }
 func nameless(m *talos.Machine)   { m.UUID = "" }
 func pendingKey(m *talos.Machine) { m.UpgradePending = true }
@@ -116,9 +120,11 @@ func TestBegin(t *testing.T) {
 		"another machine (B10)":          {to("v1.14.1", ""), "Upgrade", runs("v1.13.9", schematicA, stranger), another},
 		"another, to be pulled for":      {to("v1.14.1", ""), "Pull", runs("v1.13.9", schematicA, stranger), another},
 		"another, which is there":        {to("v1.14.1", ""), "Upgrade", runs("v1.14.1", schematicA, stranger), another},
-		"another, too old a host":        {to("v1.14.1", ""), "Pull", runs("v1.12.4", schematicA, stranger), another},
+		"another, too old a host":        {to("v1.14.1", ""), "Pull", runs("v1.10.9", schematicA, stranger), another},
 		"does not tell who it is":        {to("v1.14.1", ""), "Upgrade", runs("v1.14.1", schematicA, nameless), kind.Action{Verdict: "Wait", Message: "waiting until the machine tells its UUID"}},
-		"too old a host":                 {to("v1.14.1", ""), "Pull", runs("v1.12.4", schematicA), fail("c1-w-1 runs Talos v1.12.4; this hub upgrades machines from v1.13 on", "")},
+		"too old a host":                 {to("v1.12.4", ""), "Pull", runs("v1.10.9", schematicA), fail("c1-w-1 runs Talos v1.10.9; this hub upgrades machines from v1.11.0 on", "")},
+		"skips a minor (C16)":            {to("v1.14.1", ""), "Pull", runs("v1.12.4", schematicA), fail("c1-w-1: v1.14.1 skips a minor version after v1.12.4: go by way of the latest v1.13 first", "")},
+		"no platform (C9)":               {to("v1.14.1", ""), "Pull", runs("v1.13.9", schematicA, noPlatform), kind.Action{Verdict: "Wait", Message: "waiting until the machine tells its platform"}},
 		"newer than the target":          {to("v1.14.1", ""), "Pull", runs("v1.14.2", schematicA), fail("c1-w-1: v1.14.1 is older than the running v1.14.2: a downgrade is no upgrade", "")},
 		"schematic unknown (C10)":        {to("v1.14.1", ""), "Pull", runs("v1.13.9", ""), fail("c1-w-1 does not tell its schematic: set spec.schematicID of the TalosCluster", "")},
 		"schematic unknown, but ordered": {to("v1.14.1", schematicA), "Pull", runs("v1.13.9", ""), call("Pulling")},
@@ -142,7 +148,7 @@ func TestPullsBeforeItInstalls(t *testing.T) {
 	g.Expect(executor().Settle(scope, unit("Upgrade", "Pulling", succeeded), seen)).To(Equal(kind.Action{Verdict: "Park"}), "nothing is installed yet")
 }
 
-// A skipped minor is the only path that may be overridden, and from v1.13 there is none to skip to yet; so the gate is asked by itself.
+// A skipped minor is the only path that may be overridden.
 func TestOverridden(t *testing.T) {
 	g := NewWithT(t)
 	scope := to("v1.14.1", "")
@@ -150,6 +156,7 @@ func TestOverridden(t *testing.T) {
 	scope.Spec.Overrides = []v1alpha1.GateOverride{{Gate: "TalosVersionPath", Reason: "x"}}
 	g.Expect(overridden(scope, "TalosVersionPath")).To(BeTrue())
 	g.Expect(overridden(scope, "TalosHostVersion")).To(BeFalse())
+	g.Expect(executor().Next(scope, unit("Upgrade", ""), runs("v1.12.4", schematicA))).To(Equal(call("Draining")), "two minors at once")
 	g.Expect(executor().Next(scope, unit("Pull", ""), runs("v1.14.2", schematicA)).Verdict).To(BeEquivalentTo("Fail"), "a downgrade stays refused")
 }
 
@@ -168,13 +175,13 @@ func TestNext(t *testing.T) {
 		"installed, then dark":           {to("v1.14.1", ""), unit("Upgrade", "Installing", succeeded), kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-w-1 does not answer: no answer"}},
 		"install failed":                 {to("v1.14.1", ""), unit("Upgrade", "Installing", failed, resolved("image")), runs("v1.13.9", schematicA), fail("Installing failed: it broke", "")},
 		"install failed without image":   {to("v1.14.1", ""), unit("Upgrade", "Installing", failed), runs("v1.13.9", schematicA), fail("Installing failed: it broke", "Pulling")},
-		"drained, does not install (C1)": {to("v1.14.1", ""), unit("Upgrade", "Draining", succeeded), cordoned(runs("v1.13.9", schematicA)), kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: "new"}},
+		"drained, does not install (C1)": {to("v1.14.1", ""), unit("Upgrade", "Draining", succeeded), cordoned(runs("v1.13.9", schematicA)), kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: "new", NodeName: "w-1"}},
 		"drained, and uncordoned since":  {to("v1.14.1", ""), unit("Upgrade", "Draining", succeeded), runs("v1.13.9", schematicA), call("Draining")},
 		"there":                          {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA), done},
 		"fell back (C2)":                 {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.13.9", schematicA), fail(fellBack, "Installing")},
 		"fell back, seen early":          {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.13.9", schematicA, booting), fail(fellBack, "Installing")},
-		"schematic fell back":            {to("v1.14.1", schematicB), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA), fail("runs v1.14.1 with schematic "+schematicA+" instead of "+schematicB+": it fell back to the old system", "Installing")},
-		"schematic lost (C10)":           {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicB), fail("runs v1.14.1 with schematic "+schematicB+" instead of "+schematicA+": it fell back to the old system", "Installing")},
+		"schematic fell back":            {to("v1.14.1", schematicB), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA), fail("runs v1.14.1 with schematic "+schematicA+" instead of "+schematicB+": it did not reach the new system, or fell back to the old one", "Installing")},
+		"schematic lost (C10)":           {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicB), fail("runs v1.14.1 with schematic "+schematicB+" instead of "+schematicA+": it did not reach the new system, or fell back to the old one", "Installing")},
 		"schematic not known yet":        {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", "", booting), kind.Action{Verdict: "Wait", Message: `waiting for stage running, the machine is in stage "booting"`}},
 		"not committed":                  {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA, pendingKey), kind.Action{Verdict: "Wait", Message: "waiting until Talos has found the new system good"}},
 		"not committed, not ready":       {to("v1.14.1", ""), unit("Upgrade", "Verifying", installed), runs("v1.14.1", schematicA, pendingKey, notReady), kind.Action{Verdict: "Wait", Message: "waiting until the machine is ready: []"}},
@@ -197,8 +204,10 @@ func TestSettle(t *testing.T) {
 		"pulled":         {unit("Pull", "Pulling", succeeded), park},
 		"pull cancelled": {unit("Pull", "Pulling", failed), park},
 		"installed":      {unit("Upgrade", "Installing", succeeded), call("Draining")},
-		"drained":        {unit("Upgrade", "Draining", succeeded), kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: "new"}},
+		"drained":        {unit("Upgrade", "Draining", succeeded), kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: "new", NodeName: "w-1"}},
 		"install failed": {unit("Upgrade", "Installing", failed, resolved("image")), fail("Installing failed: it broke", "")},
+		"was fenced":     {unit("Upgrade", "Installing", failedAs("Interrupted"), resolved("image")), call("Installing")},
+		"no exit code":   {unit("Upgrade", "Installing", failedAs("Timeout"), resolved("image")), call("Installing")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(executor().Settle(to("v1.14.1", ""), row.unit, cordoned(runs("v1.13.9", schematicA)))).To(Equal(row.want))
@@ -240,7 +249,9 @@ func TestSteps(t *testing.T) {
 	NewWithT(t).Expect(executor().Steps()).To(Equal([]kind.Step{
 		{Name: "Pulling", Repeat: "Safe", Blind: true, Cancel: true, Timeout: 10 * time.Minute},
 		{Name: "Installing", Repeat: "Safe", Gated: true, Timeout: 10 * time.Minute},
+		{Name: "Upgrading", Repeat: "BootIDGuarded", Gated: true, Timeout: 35 * time.Minute},
 		{Name: "Forfeiting", Repeat: "Safe", Timeout: 2 * time.Minute},
+		{Name: "Evacuating", Repeat: "Safe", Timeout: 30 * time.Minute},
 		{Name: "Draining", Repeat: "Safe", Timeout: 10 * time.Minute},
 		{Name: "Rebooting", Repeat: "BootIDGuarded", Gated: true, Timeout: 15 * time.Minute},
 		{Name: "Verifying", Waits: true, Timeout: 15 * time.Minute},

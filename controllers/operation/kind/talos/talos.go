@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package talos is the executor of kind talos: it upgrades Talos through the LifecycleService of Talos 1.13 and later.
+// Package talos is the executor of kind talos: it upgrades Talos.
 //
-// That API runs the installer and nothing else. The order, etcd's health, the drain, the reboot and the proof that the machine
-// came back as what it should be are the hub's; see package reboot.
+// Talos 1.13 and later have an API that runs the installer and nothing else. The order, etcd's health, the drain, the reboot and the proof
+// that the machine came back as what it should be are the hub's; see package reboot. Older ones have one call that pulls, installs and
+// reboots; it takes the place of the reboot in that sequence. What a machine runs decides, so a cluster may have both.
 package talos
 
 import (
@@ -19,12 +20,18 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/reboot"
 	talosplan "ichor.maesh.dev/hub/controllers/operation/kind/talos/plan"
+	"ichor.maesh.dev/hub/controllers/versions"
 	"ichor.maesh.dev/hub/providers/kube"
 	"ichor.maesh.dev/hub/providers/talos"
 )
 
-// callTimeout bounds the long calls: they pull or write a system image.
-const callTimeout = 10 * time.Minute
+const (
+	// callTimeout bounds the long calls: they pull or write a system image.
+	callTimeout = 10 * time.Minute
+
+	// upgradeTimeout bounds the call that pulls, writes a system image and reboots.
+	upgradeTimeout = 35 * time.Minute
+)
 
 // Executor upgrades Talos.
 type Executor struct {
@@ -36,7 +43,7 @@ type Executor struct {
 
 // New returns the executor. factory is the host, and path if any, of the Image Factory whose installers machines pull.
 func New(t talos.Provider, k kube.Provider, factory string) *Executor {
-	return &Executor{Sequence: reboot.Sequence{Talos: t, Kube: k}, factory: factory}
+	return &Executor{Sequence: reboot.New(t, k), factory: factory}
 }
 
 // Steps implements kind.Executor.
@@ -44,6 +51,7 @@ func (e *Executor) Steps() []kind.Step {
 	return append([]kind.Step{
 		{Name: v1alpha1.PullingStep, Repeat: kind.Safe, Blind: true, Cancel: true, Timeout: callTimeout},
 		{Name: v1alpha1.InstallingStep, Repeat: kind.Safe, Gated: true, Timeout: callTimeout},
+		{Name: v1alpha1.UpgradingStep, Repeat: kind.BootIDGuarded, Gated: true, Timeout: upgradeTimeout},
 	}, installed(reboot.Steps())...)
 }
 
@@ -52,7 +60,7 @@ func (e *Executor) Steps() []kind.Step {
 func installed(steps []kind.Step) []kind.Step {
 	for i := range steps {
 		switch steps[i].Name {
-		case v1alpha1.ForfeitingStep, v1alpha1.DrainingStep:
+		case v1alpha1.ForfeitingStep, v1alpha1.EvacuatingStep, v1alpha1.DrainingStep:
 			steps[i].Cancel = false
 		}
 	}
@@ -63,22 +71,40 @@ func installed(steps []kind.Step) []kind.Step {
 func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	switch step := unit.Status.Step; {
 	case step == "":
-		return begin(scope, unit, seen)
+		return e.begin(scope, unit, seen)
 	case step == v1alpha1.PullingStep && !unit.Failed() && unit.Status.Stage == talosplan.UpgradeStage:
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.InstallingStep}
 	case step == v1alpha1.PullingStep && !unit.Failed():
 		return kind.Action{Verdict: kind.Done}
 	case step == v1alpha1.InstallingStep && !unit.Failed():
-		return afterInstall(scope, unit, seen)
+		return e.afterInstall(scope, unit, seen)
 	case step == v1alpha1.InstallingStep && unit.Status.ResolvedImage == "":
 		return kind.FailStep(unit, v1alpha1.PullingStep)
 	case step == v1alpha1.PullingStep, step == v1alpha1.InstallingStep:
 		return kind.FailStep(unit, "")
 	}
-	return reboot.Next(scope, unit, seen, proof(scope))
+	return reboot.Next(scope, unit, seen, e.way(scope, unit, seen))
 }
 
-func begin(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+// way is how a machine reboots into the new system: it boots what is installed, or is told to upgrade, if it is too old to be told less.
+func (e *Executor) way(scope kind.Scope, unit kind.Unit, seen kind.Observation) reboot.Way {
+	way := reboot.Way{Proof: proof(scope)}
+	switch {
+	case unit.Status.Step == v1alpha1.UpgradingStep:
+		way.Step, way.Image = v1alpha1.UpgradingStep, unit.Status.ResolvedImage
+	case old(seen.Talos.Version):
+		way.Step, way.Image = v1alpha1.UpgradingStep, Image(e.factory, seen.Talos, scope.Target)
+	}
+	return way
+}
+
+// old says whether a machine that runs a version is upgraded by one call.
+func old(version string) bool {
+	running, err := versions.Parse(version)
+	return err == nil && !versions.HasLifecycleAPI(running)
+}
+
+func (e *Executor) begin(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	if seen.TalosTrouble != "" {
 		return kind.Unreachable(unit, seen.TalosTrouble)
 	}
@@ -101,30 +127,41 @@ func begin(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action 
 	if scope.Target.SchematicID == "" && running.SchematicID == "" {
 		return kind.Action{Verdict: kind.Fail, Message: name + " does not tell its schematic: set spec.schematicID of the TalosCluster"}
 	}
+	if running.Platform == "" {
+		return kind.Action{Verdict: kind.Wait, Message: "waiting until the machine tells its platform"}
+	}
+	if old(running.Version) {
+		return e.beginOld(scope, unit, seen)
+	}
 	if unit.Status.Stage == talosplan.PullStage || unit.Status.ResolvedImage == "" { // It may have come too late for the first stage.
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.PullingStep}
 	}
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.InstallingStep}
 }
 
+// beginOld leaves the first stage out: there is no call that only pulls.
+func (e *Executor) beginOld(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	if unit.Status.Stage == talosplan.PullStage {
+		return kind.Action{Verdict: kind.Done}
+	}
+	return reboot.Begin(scope, unit, seen, e.way(scope, unit, seen))
+}
+
 func overridden(scope kind.Scope, gate string) bool {
 	return slices.ContainsFunc(scope.Spec.Overrides, func(o v1alpha1.GateOverride) bool { return o.Gate == gate })
 }
 
-func afterInstall(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+func (e *Executor) afterInstall(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	if seen.TalosTrouble != "" {
 		return kind.Unreachable(unit, seen.TalosTrouble)
 	}
-	return reboot.Begin(scope, unit, seen)
+	return reboot.Begin(scope, unit, seen, e.way(scope, unit, seen))
 }
 
 // proof holds a machine that is back against the target. Talos boots the old system again if the new one fails; that is a
 // failure, and only a person may decide to try once more.
 func proof(scope kind.Scope) reboot.Proof {
 	return func(unit kind.Unit, seen kind.Observation) *kind.Action {
-		if bad := reboot.CheckIdentity(unit, seen); bad != nil {
-			return bad
-		}
 		running, wanted := seen.Talos, scope.Target
 		if wanted.SchematicID == "" {
 			wanted.SchematicID = schematicOf(unit.Status.ResolvedImage)
@@ -135,7 +172,7 @@ func proof(scope kind.Scope) reboot.Proof {
 				"rebooted and runs %s instead of %s: it did not reach the new system, or fell back to the old one", running.Version, wanted.TalosVersion)}
 		case running.Stage == talos.StageRunning && wanted.SchematicID != "" && running.SchematicID != wanted.SchematicID:
 			return &kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.InstallingStep, Message: fmt.Sprintf(
-				"runs %s with schematic %s instead of %s: it fell back to the old system", running.Version, running.SchematicID, wanted.SchematicID)}
+				"runs %s with schematic %s instead of %s: it did not reach the new system, or fell back to the old one", running.Version, running.SchematicID, wanted.SchematicID)}
 		case running.Stage == talos.StageRunning && running.Ready && running.UpgradePending:
 			return &kind.Action{Verdict: kind.Wait, Message: "waiting until Talos has found the new system good"}
 		}
@@ -153,15 +190,39 @@ func schematicOf(image string) string {
 	return ""
 }
 
-// Settle implements kind.Executor: an installed system is on the way to the next boot, so only completion is safe.
+// Settle implements kind.Executor: an installed system is on the way to the next boot, so only completion is safe. A machine that is upgraded
+// by one call has nothing installed before that call.
 func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	switch step := unit.Status.Step; {
 	case !unit.Status.FailureTime.IsZero():
 		return reboot.GiveUp(scope, unit, seen)
 	case step == "", step == v1alpha1.PullingStep:
 		return kind.Action{Verdict: kind.Park}
+	case step == v1alpha1.InstallingStep && unit.Failed() && !unit.FailedForGood():
+		return kind.Action{Verdict: kind.Call, Step: step} // Nobody knows what it wrote: written once more, that is known.
+	case nothingInstalled(unit):
+		return reboot.Settle(scope, unit, seen, e.way(scope, unit, seen))
 	}
 	return e.Next(scope, unit, seen)
+}
+
+// nothingInstalled says whether a machine on its way to the reboot has only been told to leave: it is upgraded by one call, which is still
+// to come. Its steps so far tell; where the oldest are forgotten, it may have been one of those.
+func nothingInstalled(unit kind.Unit) bool {
+	switch unit.Status.Step { //nolint:exhaustive // Only these come both before the one call and after an installation.
+	case v1alpha1.ForfeitingStep, v1alpha1.EvacuatingStep, v1alpha1.DrainingStep:
+	default:
+		return false
+	}
+	for _, record := range slices.Backward(unit.Status.Steps) {
+		switch record.Step { //nolint:exhaustive // As above: the others are part of the same way.
+		case v1alpha1.InstallingStep:
+			return false
+		case v1alpha1.UpgradingStep, v1alpha1.VerifyingStep:
+			return true
+		}
+	}
+	return len(unit.Status.Steps) < v1alpha1.MaxStepRecords
 }
 
 // Unsafe implements kind.Executor: from the installer's start until the machine has booted what it wrote, any reboot upgrades the
@@ -173,7 +234,15 @@ func (e *Executor) Unsafe(unit kind.Unit) string {
 			return ""
 		}
 		return "may have a new system installed, which its next reboot starts"
+	case v1alpha1.UpgradingStep:
+		if unit.FailedForGood() {
+			return ""
+		}
+		return "is told to upgrade, and installs and reboots when it is ready to"
 	case v1alpha1.ForfeitingStep, v1alpha1.EvacuatingStep, v1alpha1.DrainingStep:
+		if nothingInstalled(unit) {
+			return ""
+		}
 		return installedUnsafe
 	case v1alpha1.RebootingStep:
 		return cmp.Or(reboot.Unsafe(unit), installedUnsafe)
@@ -191,8 +260,18 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 		return e.pull(ctx, scope, unit)
 	case v1alpha1.InstallingStep:
 		return e.install(ctx, scope, unit)
+	case v1alpha1.UpgradingStep:
+		return kind.Outcome{}, e.upgrade(ctx, scope, unit)
 	}
 	return e.Sequence.Do(ctx, scope, unit, step)
+}
+
+// Undo implements kind.Executor. An upgrade that was refused, whatever of, has not begun.
+func (e *Executor) Undo(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep, cause error) error {
+	if step == v1alpha1.UpgradingStep && e.Classify(cause) == v1alpha1.ErrorPermanent {
+		step = v1alpha1.DrainingStep // What is left is what the drain left.
+	}
+	return e.Sequence.Undo(ctx, scope, unit, step, cause)
 }
 
 // Classify implements kind.Executor. An installer that ended has answered: whether it runs once more is for a person to say.
@@ -242,6 +321,18 @@ func (e *Executor) install(ctx context.Context, scope kind.Scope, unit kind.Unit
 		return kind.Outcome{ExitCode: &code}, &InstallerError{ExitCode: code}
 	}
 	return kind.Outcome{ExitCode: &code}, nil
+}
+
+// upgrade tells a machine to upgrade, unless it has heard that already. The machine pulls the image before it answers.
+func (e *Executor) upgrade(ctx context.Context, scope kind.Scope, unit kind.Unit) error {
+	writer, facts, err := e.Writer(ctx, scope, unit)
+	if err != nil {
+		return err
+	}
+	if facts.BootID != unit.Status.PreRebootBootID || reboot.GoingDown(facts.Stage) {
+		return nil
+	}
+	return writer.Upgrade(ctx, unit.Machine.Spec.Address, unit.Status.ResolvedImage)
 }
 
 // errNoImage means that status lost the name of the image that the machine pulled.

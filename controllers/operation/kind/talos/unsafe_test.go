@@ -3,6 +3,7 @@
 package talos
 
 import (
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -17,10 +18,21 @@ func failedAs(class v1alpha1.ErrorClass) func(*v1alpha1.UnitStatus) {
 	}
 }
 
+// steps are those that a unit has gone through so far.
+func steps(names ...v1alpha1.OperationStep) func(*v1alpha1.UnitStatus) {
+	return func(u *v1alpha1.UnitStatus) {
+		u.Steps = nil
+		for _, name := range names {
+			u.Steps = append(u.Steps, v1alpha1.StepRecord{Step: name})
+		}
+	}
+}
+
 // From the installer's start until the machine has proved what it booted, the lock stays with the operation.
 func TestUnsafe(t *testing.T) {
 	may := "may have a new system installed, which its next reboot starts"
 	has := "has a new system installed, which its next reboot starts"
+	told := "is told to upgrade, and installs and reboots when it is ready to"
 	asked, gone := "is asked to reboot and has not done so yet", "has rebooted and is not known to be back"
 	for name, row := range map[string]struct {
 		unit kind.Unit
@@ -50,6 +62,16 @@ func TestUnsafe(t *testing.T) {
 		"not back in time":                       {unit("Upgrade", "Verifying", failedAs("Timeout")), gone},
 		"uncordoning":                            {unit("Upgrade", "Uncordoning"), ""},
 		"uncordoning failed":                     {unit("Upgrade", "Uncordoning", gaveUp), ""},
+		"told to upgrade":                        {unit("Upgrade", "Upgrading"), told},
+		"upgrades":                               {unit("Upgrade", "Upgrading", succeeded), told},
+		"the upgrade was refused":                {unit("Upgrade", "Upgrading", gaveUp), ""},
+		"it may have been told":                  {unit("Upgrade", "Upgrading", failedAs("Interrupted")), told},
+		"no reboot in time (A3)":                 {unit("Upgrade", "Upgrading", failedAs("Timeout")), told},
+		"draining before the one call":           {unit("Upgrade", "Draining", steps("Forfeiting", "Draining")), ""},
+		"draining again after it was refused":    {unit("Upgrade", "Draining", steps("Draining", "Upgrading", "Draining")), ""},
+		"draining again after it fell back":      {unit("Upgrade", "Draining", steps("Upgrading", "Verifying", "Draining")), ""},
+		"a drain that was retried for ever":      {unit("Upgrade", "Draining", steps(slices.Repeat([]v1alpha1.OperationStep{"Draining"}, 64)...)), has},
+		"refused, then drained again":            {unit("Upgrade", "Draining", steps("Installing", "Draining", "Rebooting", "Draining")), has},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(executor().Unsafe(row.unit)).To(Equal(row.want))

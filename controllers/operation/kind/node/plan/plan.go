@@ -39,8 +39,9 @@ func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 		return p, []plan.Refusal{*r}
 	}
 	if machine.Spec.Role == v1alpha1.ControlPlaneRole && plan.ControlPlanes(facts.Approved()) == 1 {
-		p.Warnings = append(p.Warnings, "the only control plane reboots: the Kubernetes API of the cluster is away meanwhile")
+		p.Warnings = append(p.Warnings, plan.OutageWarning)
 	}
+	p.Warnings = append(p.Warnings, plan.OverrideWarnings(facts.Spec.Overrides)...)
 	return p, nil
 }
 

@@ -6,6 +6,9 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"slices"
+
+	"github.com/blang/semver/v4"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
@@ -53,12 +56,96 @@ func (Planner) Narrow(t v1alpha1.OperationTarget) v1alpha1.OperationTarget {
 	return v1alpha1.OperationTarget{TalosVersion: t.TalosVersion, SchematicID: t.SchematicID}
 }
 
+// warnings are what does not keep an upgrade from starting, and what somebody may want to know before.
 func warnings(facts plan.Facts, taken []*v1alpha1.TalosMachine) []string {
 	var list []string
-	if plan.ControlPlanes(facts.Approved()) == 1 && plan.ControlPlanes(taken) == 1 {
-		list = append(list, "the only control plane reboots: the Kubernetes API of the cluster is away meanwhile")
+	for _, check := range []func(plan.Facts, []*v1alpha1.TalosMachine) string{
+		outage,     // There is no other control plane.
+		noPull,     // Old machines pull late, and cannot be stopped then.
+		hostnames,  // Talos 1.13 names machines anew whose name nobody has written down.
+		oneWay,     // A new minor of etcd is hard to go back from.
+		otherParts, // What the running system has and the new one has not is gone.
+	} {
+		if warning := check(facts, taken); warning != "" {
+			list = append(list, warning)
+		}
 	}
-	return list
+	return append(list, plan.OverrideWarnings(facts.Spec.Overrides)...)
+}
+
+func outage(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {
+	if plan.ControlPlanes(facts.Approved()) == 1 && plan.ControlPlanes(taken) == 1 {
+		return plan.OutageWarning
+	}
+	return ""
+}
+
+func noPull(_ plan.Facts, taken []*v1alpha1.TalosMachine) string {
+	old := those(taken, isOld)
+	if old == "" {
+		return ""
+	}
+	return fmt.Sprintf("Talos before v1.13 (%s) pulls nothing beforehand: such a machine pulls when it is drained, by the one call that also reboots it", old)
+}
+
+func hostnames(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {
+	old, target := those(taken, isOld), parsed(facts.Target.TalosVersion)
+	if old == "" || !versions.HasLifecycleAPI(target) {
+		return ""
+	}
+	return fmt.Sprintf("from v1.13 on Talos may give another name to machines (%s) whose config pins no hostname; the first that comes back renamed stops the operation", old)
+}
+
+func oneWay(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {
+	target := versions.Etcd(parsed(facts.Target.TalosVersion))
+	older := those(taken, func(m *v1alpha1.TalosMachine) bool {
+		running := versions.Etcd(parsed(m.Status.TalosVersion))
+		return m.Spec.Role == v1alpha1.ControlPlaneRole && running != "" && running != target
+	})
+	if older == "" || target == "" {
+		return ""
+	}
+	return fmt.Sprintf("control planes get etcd %s: once all of them run it, Talos goes back only after a downgrade of etcd; take a snapshot before", target)
+}
+
+func otherParts(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {
+	others := those(taken, func(m *v1alpha1.TalosMachine) bool {
+		return facts.Target.SchematicID != "" && m.Status.SchematicID != "" && m.Status.SchematicID != facts.Target.SchematicID
+	})
+	if others == "" {
+		return ""
+	}
+	return fmt.Sprintf("the schematic changes (%s): extensions and kernel arguments that the new one lacks are gone", others)
+}
+
+// isOld says whether a machine is upgraded by one call. What it runs may not be known yet.
+func isOld(m *v1alpha1.TalosMachine) bool {
+	running, err := versions.Parse(m.Status.TalosVersion)
+	return err == nil && !versions.HasLifecycleAPI(running)
+}
+
+// parsed is a version, or 0.0.0 where it is none; refusals say so.
+func parsed(version string) semver.Version {
+	v, _ := versions.Parse(version)
+	return v
+}
+
+// those names the first of the machines that something is true of, and counts the others.
+func those(machines []*v1alpha1.TalosMachine, is func(*v1alpha1.TalosMachine) bool) string {
+	var names []string
+	for _, machine := range machines {
+		if is(machine) {
+			names = append(names, machine.Name)
+		}
+	}
+	slices.Sort(names)
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0]
+	}
+	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
 }
 
 func refusals(facts plan.Facts, taken []*v1alpha1.TalosMachine) (refused, overridden []plan.Refusal) {
@@ -148,13 +235,13 @@ func AtTarget(version, schematic string, target v1alpha1.OperationTarget) bool {
 // HostObjection says whether a machine runs a Talos that this hub cannot upgrade.
 func HostObjection(machine, running string) *plan.Refusal {
 	version, err := versions.Parse(running)
-	if err == nil && versions.HasLifecycleAPI(version) {
+	if err == nil && versions.Upgradeable(version) {
 		return nil
 	}
 	return &plan.Refusal{
 		Gate:    v1alpha1.TalosHostVersionGate,
-		Message: fmt.Sprintf("%s runs Talos %s; this hub upgrades machines from v1.13 on", machine, running),
-		Help:    "bring it to v1.13 with talosctl upgrade",
+		Message: fmt.Sprintf("%s runs Talos %s; this hub upgrades machines from v%s on", machine, running, versions.MinimumTalos),
+		Help:    fmt.Sprintf("bring it to v%s with talosctl upgrade", versions.MinimumTalos),
 	}
 }
 

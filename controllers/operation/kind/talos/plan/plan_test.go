@@ -90,9 +90,10 @@ func TestCaseB23F9Plan(t *testing.T) {
 	g.Expect(refusals).To(BeEmpty())
 	order := []string{"cp-2", "cp-3", "cp-1", "w-2"}
 	g.Expect(p).To(Equal(plan.Plan{
-		Target: v1alpha1.OperationTarget{TalosVersion: "v1.14.1"},
-		Effect: "Reboot",
-		Held:   []string{"w-1"},
+		Target:   v1alpha1.OperationTarget{TalosVersion: "v1.14.1"},
+		Effect:   "Reboot",
+		Held:     []string{"w-1"},
+		Warnings: []string{newEtcd},
 		Stages: []plan.Stage{
 			{Name: "Pull", Machines: order, Batch: plan.Batch{Parallel: 10}},
 			{Name: "Upgrade", Machines: order, Batch: plan.Batch{Tiered: true}, Disruptive: true},
@@ -101,29 +102,70 @@ func TestCaseB23F9Plan(t *testing.T) {
 	g.Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{})).To(Equal(plan.Traits{Repeatable: true, StartVerb: "talos"}))
 }
 
+const newEtcd = "control planes get etcd 3.7: once all of them run it, Talos goes back only after a downgrade of etcd; take a snapshot before"
+
 func TestWarnings(t *testing.T) {
 	alone := "the only control plane reboots: the Kubernetes API of the cluster is away meanwhile"
+	noPull := func(names string) string {
+		return "Talos before v1.13 (" + names + ") pulls nothing beforehand: such a machine pulls when it is drained, by the one call that also reboots it"
+	}
+	hostnames := func(names string) string {
+		return "from v1.13 on Talos may give another name to machines (" + names + ") whose config pins no hostname; the first that comes back renamed stops the operation"
+	}
+	within := to("v1.13.10")
+	old := func(names ...string) func(*plan.Facts) {
+		return func(f *plan.Facts) {
+			for _, name := range names {
+				on(name, running("v1.12.4"))(f)
+			}
+		}
+	}
 	for name, row := range map[string]struct {
 		facts plan.Facts
 		want  []string
 	}{
-		"three":              {facts(), nil},
-		"one":                {facts(only("cp-1", "w-1")), []string{alone}},
-		"one, which is held": {facts(only("cp-1", "w-1"), on("cp-1", hold)), nil},
+		"none":                      {facts(within), nil},
+		"another etcd":              {facts(), []string{newEtcd}},
+		"another etcd, workers":     {facts(only("w-1", "w-2")), nil},
+		"another etcd, there":       {facts(only("cp-1", "cp-2", "cp-3"), on("cp-1", running("v1.14.0")), on("cp-2", running("v1.14.0")), on("cp-3", running("v1.14.0"))), nil},
+		"one":                       {facts(within, only("cp-1", "w-1")), []string{alone}},
+		"one, which is held":        {facts(within, only("cp-1", "w-1"), on("cp-1", hold)), nil},
+		"an old one":                {facts(within, old("w-1")), []string{noPull("w-1"), hostnames("w-1")}},
+		"old ones":                  {facts(within, old("w-1", "cp-1", "cp-3")), []string{noPull("cp-1 and 2 more"), hostnames("cp-1 and 2 more")}},
+		"old ones, held":            {facts(within, old("w-1"), on("w-1", hold)), nil},
+		"old ones that stay so":     {facts(to("v1.12.5"), only("w-1"), old("w-1")), []string{noPull("w-1")}},
+		"another schematic (C10)":   {facts(within, on("w-2", otherSchematic)), nil},
+		"to another schematic":      {facts(within, toSchematic, on("w-2", otherSchematic)), []string{"the schematic changes (w-2): extensions and kernel arguments that the new one lacks are gone"}},
+		"to the schematic it runs":  {facts(within, toSchematic), nil},
+		"an override":               {facts(within, override("WorkersAvailable")), []string{"gate WorkersAvailable is overridden: workers are taken away although as many as spec.maxUnavailable allows are away already"}},
+		"an override of nothing":    {facts(within, override("EtcdHealthy")), []string{"the override of gate EtcdHealthy skips nothing: nobody may bypass it"}},
+		"an override that the plan": {facts(within, override("KubernetesPairing")), nil},
+		"not known what it runs":    {facts(within, on("w-1", running(""))), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := Planner{}.Plan(row.facts)
 			NewWithT(t).Expect(p.Warnings).To(Equal(row.want))
+			for _, warning := range p.Warnings {
+				NewWithT(t).Expect(len(warning)).To(BeNumerically("<=", 256))
+			}
 		})
 	}
 }
+
+func to(version string) func(*plan.Facts) {
+	return func(f *plan.Facts) { f.Target.TalosVersion = version }
+}
+
+func toSchematic(f *plan.Facts) { f.Target.SchematicID = schematic }
+
+func otherSchematic(m *v1alpha1.TalosMachine) { m.Status.SchematicID = strings.Repeat("b", 64) }
 
 func TestRefusals(t *testing.T) {
 	type refusal struct {
 		gate, message string
 		overridable   bool
 	}
-	host := refusal{"TalosHostVersion", "w-1 runs Talos v1.12.4; this hub upgrades machines from v1.13 on", false}
+	host := refusal{"TalosHostVersion", "w-1 runs Talos v1.10.4; this hub upgrades machines from v1.11.0 on", false}
 	pairing := refusal{"KubernetesPairing", "Talos v1.14.1 does not support the running Kubernetes v1.31.9", true}
 	older := refusal{"TalosVersionPath", "w-1: v1.14.1 is older than the running v1.14.2", false}
 	for name, row := range map[string]struct {
@@ -156,14 +198,19 @@ func TestRefusals(t *testing.T) {
 		},
 		"two control planes, both held":   {facts(only("cp-1", "cp-2", "w-1"), on("cp-1", hold), on("cp-2", hold)), nil},
 		"one control plane":               {facts(only("cp-1")), nil},
-		"old host":                        {facts(on("w-1", running("v1.12.4"))), []refusal{host}},
-		"old host is not overridable":     {facts(on("w-1", running("v1.12.4")), override("TalosHostVersion")), []refusal{host}},
-		"old host, but held":              {facts(on("w-1", running("v1.12.4")), on("w-1", hold)), nil},
-		"two old hosts are one refusal":   {facts(on("w-1", running("v1.12.4")), on("w-2", running("v1.12.4"))), []refusal{host}},
-		"old hosts of different versions": {facts(on("w-1", running("v1.12.4")), on("w-2", running("v1.12.3"))), []refusal{host, {"TalosHostVersion", "w-2 runs Talos v1.12.3", false}}},
-		"not observed yet":                {facts(on("w-1", running(""))), nil},
-		"a newer machine":                 {facts(on("w-1", running("v1.14.2"))), []refusal{older}},
-		"there already":                   {facts(on("w-1", func(m *v1alpha1.TalosMachine) { m.Status.TalosVersion, m.Status.SchematicID = "v1.14.1", "" })), nil},
+		"old host":                        {facts(on("w-1", running("v1.10.4"))), []refusal{host}},
+		"old host is not overridable":     {facts(on("w-1", running("v1.10.4")), override("TalosHostVersion")), []refusal{host}},
+		"old host, but held":              {facts(on("w-1", running("v1.10.4")), on("w-1", hold)), nil},
+		"two old hosts are one refusal":   {facts(on("w-1", running("v1.10.4")), on("w-2", running("v1.10.4"))), []refusal{host}},
+		"old hosts of different versions": {facts(on("w-1", running("v1.10.4")), on("w-2", running("v1.10.3"))), []refusal{host, {"TalosHostVersion", "w-2 runs Talos v1.10.3", false}}},
+		"from before the new API":         {facts(to("v1.13.10"), on("w-1", running("v1.12.4"))), nil},
+		"skips a minor (C16)": {
+			facts(on("w-1", running("v1.12.4"))), []refusal{{"TalosVersionPath", "w-1: v1.14.1 skips a minor version after v1.12.4: go by way of the latest v1.13 first", true}},
+		},
+		"skips a minor, overridden": {facts(on("w-1", running("v1.12.4")), override("TalosVersionPath")), nil},
+		"not observed yet":          {facts(on("w-1", running(""))), nil},
+		"a newer machine":           {facts(on("w-1", running("v1.14.2"))), []refusal{older}},
+		"there already":             {facts(on("w-1", func(m *v1alpha1.TalosMachine) { m.Status.TalosVersion, m.Status.SchematicID = "v1.14.1", "" })), nil},
 		"schematic unknown (C10)": {
 			facts(on("w-1", func(m *v1alpha1.TalosMachine) { m.Status.SchematicID = "" })),
 			[]refusal{{"Schematic", "w-1 does not tell its schematic: a generic image could drop its extensions", false}},

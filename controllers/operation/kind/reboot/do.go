@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/providers/kube"
+	"ichor.maesh.dev/hub/providers/talos"
+)
+
+// Do makes the call of a step of the sequence.
+func (s Sequence) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep) (kind.Outcome, error) {
+	switch step {
+	case v1alpha1.ForfeitingStep:
+		writer, _, err := s.Writer(ctx, scope, unit)
+		if err != nil {
+			return kind.Outcome{}, err
+		}
+		return kind.Outcome{}, writer.ForfeitLeadership(ctx, unit.Machine.Spec.Address)
+	case v1alpha1.EvacuatingStep:
+		return kind.Outcome{}, s.Storage.Evacuate(ctx, scope.Cluster, scope.Guard, unit.Machine.Status.NodeName, scope.Owner)
+	case v1alpha1.DrainingStep:
+		return kind.Outcome{}, s.drain(ctx, scope, unit)
+	case v1alpha1.RebootingStep:
+		return kind.Outcome{}, s.reboot(ctx, scope, unit)
+	case v1alpha1.UncordoningStep:
+		return kind.Outcome{}, s.giveBack(ctx, scope, unit)
+	}
+	return kind.Outcome{}, fmt.Errorf("step %s makes no call", step)
+}
+
+// Writer returns a client that may change the machine, after the machine behind its address has proved to be the recorded one.
+func (s Sequence) Writer(ctx context.Context, scope kind.Scope, unit kind.Unit) (talos.Writer, talos.Machine, error) {
+	writer, err := s.Talos.Writer(ctx, scope.Cluster, scope.Guard)
+	if err != nil {
+		return nil, talos.Machine{}, err
+	}
+	facts, err := writer.Machine(ctx, unit.Machine.Spec.Address)
+	if err != nil {
+		return nil, talos.Machine{}, err
+	}
+	if want := unit.Machine.Spec.UUID; facts.UUID != want {
+		return nil, talos.Machine{}, &IdentityError{Machine: unit.Status.Name, Address: unit.Machine.Spec.Address, Want: want, Got: facts.UUID}
+	}
+	return writer, facts, nil
+}
+
+func (s Sequence) drain(ctx context.Context, scope kind.Scope, unit kind.Unit) error {
+	writer, err := s.Kube.Writer(ctx, scope.Cluster, scope.Guard)
+	if err != nil {
+		return err
+	}
+	if err := writer.Cordon(ctx, unit.Machine.Status.NodeName, scope.Owner); err != nil {
+		return err
+	}
+	return writer.Drain(ctx, unit.Machine.Status.NodeName)
+}
+
+func (s Sequence) reboot(ctx context.Context, scope kind.Scope, unit kind.Unit) error {
+	writer, facts, err := s.Writer(ctx, scope, unit)
+	if err != nil {
+		return err
+	}
+	if facts.BootID != unit.Status.PreRebootBootID || GoingDown(facts.Stage) {
+		return nil // It has rebooted since the claim, or is about to: an earlier request arrived.
+	}
+	mode := v1alpha1.RebootModeDefault
+	if scope.Spec.Node != nil && scope.Spec.Node.RebootMode != "" {
+		mode = scope.Spec.Node.RebootMode
+	}
+	return writer.Reboot(ctx, unit.Machine.Spec.Address, mode)
+}
+
+// giveBack takes the operation's marks off the Node: pods and replicas may come again.
+func (s Sequence) giveBack(ctx context.Context, scope kind.Scope, unit kind.Unit) error {
+	writer, err := s.Kube.Writer(ctx, scope.Cluster, scope.Guard)
+	if err != nil {
+		return err
+	}
+	if err := writer.Uncordon(ctx, nodeName(unit), scope.Owner); err != nil {
+		return err
+	}
+	return s.Storage.Restore(ctx, scope.Cluster, scope.Guard, nodeName(unit), scope.Owner)
+}
+
+// Undo takes the marks off after a step before the reboot has failed: the machine stays, and so may its pods and replicas. After a request
+// for a reboot of which nobody knows whether it was heard, they stay.
+func (s Sequence) Undo(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep, cause error) error {
+	var identity *IdentityError
+	switch {
+	case step == v1alpha1.EvacuatingStep, step == v1alpha1.DrainingStep,
+		step == v1alpha1.RebootingStep && (talos.Refused(cause) || errors.As(cause, &identity)):
+		return s.giveBack(ctx, scope, unit)
+	}
+	return nil
+}
+
+// Classify says what an error of Do means.
+func Classify(err error) v1alpha1.ErrorClass {
+	var identity *IdentityError
+	if errors.As(err, &identity) {
+		return v1alpha1.ErrorPermanent
+	}
+	if talos.IsStatus(err) {
+		return talos.Classify(err)
+	}
+	return kube.Classify(err)
+}
