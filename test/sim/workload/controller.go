@@ -71,6 +71,7 @@ func (c *Controller) Sync() {
 	c.syncSets()
 	c.schedule()
 	c.syncPods()
+	c.syncStorage()
 }
 
 // Begin does the first Sync, and starts the pods at once: a simulation begins in the middle of a cluster's life.
