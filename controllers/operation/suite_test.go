@@ -17,6 +17,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -370,6 +372,9 @@ func (f *fleet) calls(kinds ...string) []string {
 	}
 	return list
 }
+
+// errNoSuchImage is what Talos answers that is told to upgrade to an image which is not there.
+var errNoSuchImage = status.Error(codes.Unknown, "error validating installer image")
 
 // errForbidden is what an API server answers to who may not evict.
 var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "pods/eviction"}, "p", errors.New("may not"))

@@ -37,6 +37,7 @@ type machine struct {
 	installed string
 	exitCode  int32
 	fallsBack bool
+	hangs     bool
 	boots     int
 	silent    bool
 }
@@ -71,6 +72,26 @@ func (t *Talos) ExitWith(address string, code int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.machines[address].exitCode = code
+}
+
+// Hang makes a machine hear of reboots and stay in a stage from then on, until it is power-cycled.
+func (t *Talos) Hang(address string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.machines[address].hangs = true
+}
+
+// PowerCycle boots a machine, whatever it does.
+func (t *Talos) PowerCycle(address string) {
+	t.mu.Lock()
+	m := t.machines[address]
+	m.hangs, m.facts.Stage = false, talos.StageRunning
+	m.boot()
+	now := m.facts
+	t.mu.Unlock()
+	if t.Rebooted != nil {
+		t.Rebooted(address, now)
+	}
 }
 
 // Silence makes a machine answer nothing, or answer again.
@@ -178,7 +199,7 @@ func (c *client) InstallImage(ctx context.Context, address, image string) (code 
 
 // Upgrade installs and boots at once, whatever version runs.
 func (c *client) Upgrade(ctx context.Context, address, image string) error {
-	return c.reboots(ctx, "Upgrade", address, func(m *machine) { m.installed = image })
+	return c.reboots(ctx, "Upgrade", address, talos.StageUpgrading, func(m *machine) { m.installed = image })
 }
 
 func (c *client) ForfeitLeadership(ctx context.Context, address string) error {
@@ -202,33 +223,37 @@ func (c *client) elect(leader uint64) {
 }
 
 func (c *client) Reboot(ctx context.Context, address string, _ v1alpha1.RebootMode) error {
-	return c.reboots(ctx, "Reboot", address, func(*machine) {})
+	return c.reboots(ctx, "Reboot", address, talos.StageRebooting, func(*machine) {})
 }
 
-// reboots carries out a call that ends in a boot.
-func (c *client) reboots(ctx context.Context, call, address string, before func(*machine)) error {
+// reboots carries out a call that ends in a boot, unless the machine hangs on the way there.
+func (c *client) reboots(ctx context.Context, call, address, stage string, before func(*machine)) error {
 	if err := guard.Check(guard.With(ctx, c.guard), call); err != nil {
 		return err
 	}
 	return c.Run(ctx, call, address, func() error {
-		now, err := c.boot(address, before)
-		if err == nil && c.Rebooted != nil {
+		now, booted, err := c.boot(address, stage, before)
+		if booted && c.Rebooted != nil {
 			c.Rebooted(address, now)
 		}
 		return err
 	})
 }
 
-func (c *client) boot(address string, before func(*machine)) (talos.Machine, error) {
+func (c *client) boot(address, stage string, before func(*machine)) (now talos.Machine, booted bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m, err := c.find(address)
 	if err != nil {
-		return talos.Machine{}, err
+		return talos.Machine{}, false, err
 	}
 	before(m)
+	if m.hangs {
+		m.facts.Stage = stage
+		return m.facts, false, nil
+	}
 	m.boot()
-	return m.facts, nil
+	return m.facts, true, nil
 }
 
 // boot takes the installed system, unless it falls back.

@@ -206,6 +206,8 @@ func TestSettle(t *testing.T) {
 		"installed":      {unit("Upgrade", "Installing", succeeded), call("Draining")},
 		"drained":        {unit("Upgrade", "Draining", succeeded), kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: "new", NodeName: "w-1"}},
 		"install failed": {unit("Upgrade", "Installing", failed, resolved("image")), fail("Installing failed: it broke", "")},
+		"drain fenced":   {unit("Upgrade", "Draining", failedAs("Interrupted")), call("Draining")},
+		"drain failed":   {unit("Upgrade", "Draining", failedAs("Timeout")), fail("Draining failed: it broke", "")},
 		"was fenced":     {unit("Upgrade", "Installing", failedAs("Interrupted"), resolved("image")), call("Installing")},
 		"no exit code":   {unit("Upgrade", "Installing", failedAs("Timeout"), resolved("image")), call("Installing")},
 	} {

@@ -88,6 +88,7 @@ func TestSettleOnTalosBefore113(t *testing.T) {
 		"forfeited":       {unit("Upgrade", "Forfeiting", succeeded, steps("Forfeiting")), seen, park},
 		"evacuated":       {unit("Upgrade", "Evacuating", succeeded, steps("Evacuating")), evacuated, call("Uncordoning")},
 		"drained":         {unit("Upgrade", "Draining", succeeded, steps("Draining")), cordoned(seen), call("Uncordoning")},
+		"drain fenced":    {unit("Upgrade", "Draining", failedAs("Interrupted"), steps("Draining")), cordoned(seen), call("Uncordoning")},
 		"drained, dark":   {unit("Upgrade", "Draining", succeeded, steps("Draining")), kind.Observation{TalosTrouble: "no answer", Node: cordoned(seen).Node}, call("Uncordoning")},
 		"told":            {unit("Upgrade", "Upgrading", succeeded, resolved(oldImage)), kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Message: "waiting for another boot ID"}},
 		"has rebooted":    {unit("Upgrade", "Upgrading", succeeded, resolved(oldImage)), runs("v1.13.9", schematicA), kind.Action{Verdict: "Wait", Step: "Verifying", Message: "waiting until the machine is ready"}},

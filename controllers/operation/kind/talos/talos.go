@@ -59,8 +59,7 @@ func (e *Executor) Steps() []kind.Step {
 // whatever causes it.
 func installed(steps []kind.Step) []kind.Step {
 	for i := range steps {
-		switch steps[i].Name {
-		case v1alpha1.ForfeitingStep, v1alpha1.EvacuatingStep, v1alpha1.DrainingStep:
+		if leaving(steps[i].Name) {
 			steps[i].Cancel = false
 		}
 	}
@@ -202,16 +201,21 @@ func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observatio
 		return kind.Action{Verdict: kind.Call, Step: step} // Nobody knows what it wrote: written once more, that is known.
 	case nothingInstalled(unit):
 		return reboot.Settle(scope, unit, seen, e.way(scope, unit, seen))
+	case leaving(step) && unit.Failed() && unit.Status.Outcome.Class == v1alpha1.ErrorInterrupted:
+		return kind.Action{Verdict: kind.Call, Step: step} // It was kept from being made, and is part of the only way.
 	}
 	return e.Next(scope, unit, seen)
+}
+
+// leaving says whether a step empties a machine: after an installation, or before the one call.
+func leaving(step v1alpha1.OperationStep) bool {
+	return step == v1alpha1.ForfeitingStep || step == v1alpha1.EvacuatingStep || step == v1alpha1.DrainingStep
 }
 
 // nothingInstalled says whether a machine on its way to the reboot has only been told to leave: it is upgraded by one call, which is still
 // to come. Its steps so far tell; where the oldest are forgotten, it may have been one of those.
 func nothingInstalled(unit kind.Unit) bool {
-	switch unit.Status.Step { //nolint:exhaustive // Only these come both before the one call and after an installation.
-	case v1alpha1.ForfeitingStep, v1alpha1.EvacuatingStep, v1alpha1.DrainingStep:
-	default:
+	if !leaving(unit.Status.Step) {
 		return false
 	}
 	for _, record := range slices.Backward(unit.Status.Steps) {

@@ -3,6 +3,7 @@
 package talos
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/providers/talos"
 )
 
 func failedAs(class v1alpha1.ErrorClass) func(*v1alpha1.UnitStatus) {
@@ -76,5 +78,39 @@ func TestUnsafe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(executor().Unsafe(row.unit)).To(Equal(row.want))
 		})
+	}
+}
+
+// Whatever step a unit is in, and however its call ended: what is not safe to leave is not left, what is safe is not made unsafe, and what has
+// failed is asked for nothing any more. The steps are those that the executor declares, so no new one escapes.
+func TestSettleAndUnsafeAgree(t *testing.T) {
+	ends := map[string]func(*v1alpha1.UnitStatus){
+		"claimed": func(*v1alpha1.UnitStatus) {}, "succeeded": succeeded, "refused": failed,
+		"interrupted": failedAs("Interrupted"), "retryable": failedAs("Retryable"), "timed out": failedAs("Timeout"), "given up": gaveUp,
+	}
+	disrupts := []v1alpha1.OperationStep{"Installing", "Upgrading", "Rebooting"}
+	for _, declared := range executor().Steps() {
+		for name, end := range ends {
+			for path, before := range map[string][]v1alpha1.OperationStep{"v1.13.9": {"Installing"}, "v1.12.4": nil} {
+				t.Run(fmt.Sprintf("%s %s on %s", declared.Name, name, path), func(t *testing.T) {
+					g := NewWithT(t)
+					u := unit("Upgrade", declared.Name, resolved("an/image:v1"), end, steps(append(slices.Clone(before), declared.Name)...))
+					seen := cordoned(runs(path, schematicA, func(m *talos.Machine) { m.BootID = "old" }))
+					target := map[string]string{"v1.13.9": "v1.14.1", "v1.12.4": "v1.13.9"}[path]
+					action := executor().Settle(to(target, ""), u, seen)
+					unsafe := executor().Unsafe(u)
+					switch {
+					case name == "given up":
+						g.Expect(disrupts).NotTo(ContainElement(action.Step), "what has failed is asked for nothing")
+						g.Expect(action.Verdict).To(BeElementOf(kind.Park, kind.Call))
+					case unsafe != "":
+						g.Expect(action.Verdict).NotTo(Equal(kind.Park), "%s: %s", unsafe, action.Message)
+						g.Expect(action.Step).NotTo(BeEquivalentTo("Uncordoning"), unsafe)
+					default:
+						g.Expect(disrupts).NotTo(ContainElement(action.Step), "it is safe where it is")
+					}
+				})
+			}
+		}
 	}
 }

@@ -76,6 +76,16 @@ func TestNarrow(t *testing.T) {
 	NewWithT(t).Expect(Planner{}.Narrow(v1alpha1.OperationTarget{TalosVersion: "v1.14.1", SchematicID: "a", KubernetesVersion: "v1.36.0"})).To(BeZero())
 }
 
+// Case D15: a plan says what its overrides skip.
+func TestCaseD15Overrides(t *testing.T) {
+	f := facts(3, "w-1", "Reboot")
+	f.Spec.Overrides = []v1alpha1.GateOverride{{Gate: "EtcdHealthy", Reason: "x"}}
+	p, refusals := Planner{}.Plan(f)
+	g := NewWithT(t)
+	g.Expect(refusals).To(BeEmpty())
+	g.Expect(p.Warnings).To(Equal([]string{"the override of gate EtcdHealthy skips nothing: nobody may bypass it"}))
+}
+
 func TestTraits(t *testing.T) {
 	NewWithT(t).Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{})).To(Equal(plan.Traits{RecordOptional: true, StartVerb: "node"}))
 }
