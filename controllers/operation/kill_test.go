@@ -117,14 +117,20 @@ func stepOf(machine string, step v1alpha1.OperationStep) OmegaMatcher {
 	}, Equal(step))
 }
 
-// killAndGoOn kills the hub at a call and starts another one. Whatever happened, no machine reboots twice, and a system whose
-// installation was recorded is not installed again.
-func killAndGoOn(ctx context.Context, spec v1alpha1.TalosOperationSpec, step kind.Step, hang func(*script.Script, string, string) *script.Stop) {
-	GinkgoHelper()
+// fleetFor makes a target on which cp1 goes through a step.
+func fleetFor(ctx context.Context, step kind.Step) *fleet {
 	f := newFleet(ctx, 3, 1)
 	if prepare := before[step.Name]; prepare != nil {
 		prepare(ctx, f)
 	}
+	return f
+}
+
+// killAndGoOn kills the hub at a call and starts another one. Whatever happened, no machine reboots twice, and a system whose
+// installation was recorded is not installed again.
+func killAndGoOn(ctx context.Context, spec v1alpha1.TalosOperationSpec, step kind.Step, hang func(*script.Script, string, string) *script.Stop) {
+	GinkgoHelper()
+	f := fleetFor(ctx, step)
 	find, ok := callOf[step.Name]
 	Expect(ok).To(BeTrue(), "step %s has no row in the kill matrix", step.Name)
 	stop := hang(find(f))
@@ -161,7 +167,7 @@ func (f *fleet) expectNothingTwice(step kind.Step, unknown bool) {
 // killBeforeTheClaim kills the hub after it has decided to take a step of cp1, and before anybody can know that.
 func killBeforeTheClaim(ctx context.Context, spec v1alpha1.TalosOperationSpec, step kind.Step) {
 	GinkgoHelper()
-	f := newFleet(ctx, 3, 1)
+	f := fleetFor(ctx, step)
 	stalled := &stalledClaim{step: step.Name, reached: make(chan struct{})}
 	f.client = func(c client.Client) client.Client { return &stalledClient{Client: c, stalled: stalled} }
 	first := f.startHub()
@@ -214,7 +220,7 @@ func (s *stalledStatus) Update(ctx context.Context, object client.Object, option
 // replaceAndGoOn freezes the hub at the call of a step, lets another one do the work, and then lets the first one go on.
 func replaceAndGoOn(ctx context.Context, spec v1alpha1.TalosOperationSpec, step kind.Step, after bool) {
 	GinkgoHelper()
-	f := newFleet(ctx, 3, 1)
+	f := fleetFor(ctx, step)
 	plain := f.executors[spec.Kind]
 	frozen := &frozenCall{Executor: plain, step: step.Name, after: after, reached: make(chan struct{}), released: make(chan struct{})}
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{spec.Kind: frozen}
