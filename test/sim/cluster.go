@@ -88,18 +88,27 @@ func (c *Cluster) makeMachines() error {
 	if err != nil {
 		return err
 	}
+	configs, err := machineConfigs(c)
+	if err != nil {
+		return fmt.Errorf("machine configs: %w", err)
+	}
 	c.etcd = etcd.New(c.spec.Name, o.Clock, *o.Timings, c.etcdChanged)
 	env := machine.Environment{
-		Clock: o.Clock, Timings: *o.Timings, Faults: c.sim.faults, Journal: c.sim.journal, Etcd: c.etcd, Kubernetes: c.drainer(),
+		Clock: o.Clock, Timings: *o.Timings, Faults: c.sim.faults, Journal: c.sim.journal, Etcd: c.etcd,
+		Configs: configs, Kubernetes: c.drainer(),
 	}
 	for _, id := range c.identities() {
-		c.nodes = append(c.nodes, &Node{machine: c.makeMachine(id, env, kept)})
+		m, err := c.makeMachine(id, env, kept)
+		if err != nil {
+			return fmt.Errorf("node %s: %w", id.Name, err)
+		}
+		c.nodes = append(c.nodes, &Node{machine: m})
 	}
 	c.lastLeader = c.etcd.Leader()
 	return nil
 }
 
-func (c *Cluster) makeMachine(id machine.Identity, env machine.Environment, kept map[string]machine.Snapshot) *machine.Machine {
+func (c *Cluster) makeMachine(id machine.Identity, env machine.Environment, kept map[string]machine.Snapshot) (*machine.Machine, error) {
 	if snapshot, ok := kept[id.Name]; ok {
 		return machine.Restore(id, env, snapshot)
 	}
@@ -174,13 +183,10 @@ func (c *Cluster) serverIPs() []net.IP {
 }
 
 func (c *Cluster) makeTalos() error {
-	controlPlane, worker, err := machineConfigs(c)
-	if err != nil {
-		return fmt.Errorf("machine configs: %w", err)
-	}
+	var err error
 	c.talos, err = talosapi.New(talosapi.Options{
 		Name: c.spec.Name, PKI: c.pki, Journal: c.sim.journal, Faults: c.sim.faults, Registry: c.sim.types,
-		Kubeconfig: c.kubeconfig, ControlPlane: controlPlane, Worker: worker,
+		Clock: c.sim.options.Clock, Timings: *c.sim.options.Timings, Kubeconfig: c.kubeconfig,
 	}, c.machines())
 	return err
 }

@@ -10,13 +10,15 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+
+	simmachine "ichor.maesh.dev/hub/test/sim/machine"
 )
 
 // machineConfigs generates the configs that a cluster's machines were installed with. Machines of one role share theirs.
-func machineConfigs(c *Cluster) (controlPlane, worker config.Provider, err error) {
+func machineConfigs(c *Cluster) (configs simmachine.Configs, err error) {
 	contract, err := config.ParseContractFromVersion(c.spec.TalosVersion)
 	if err != nil {
-		return nil, nil, fmt.Errorf("version contract: %w", err)
+		return configs, fmt.Errorf("version contract: %w", err)
 	}
 	input, err := generate.NewInput(c.spec.Name, c.Endpoint(), strings.TrimPrefix(c.spec.KubernetesVersion, "v"),
 		generate.WithVersionContract(contract),
@@ -25,13 +27,13 @@ func machineConfigs(c *Cluster) (controlPlane, worker config.Provider, err error
 		generate.WithAllowSchedulingOnControlPlanes(c.spec.Workers == 0),
 	)
 	if err != nil {
-		return nil, nil, fmt.Errorf("generate: %w", err)
+		return configs, fmt.Errorf("generate: %w", err)
 	}
-	if controlPlane, err = readOnlyConfig(input, machine.TypeControlPlane); err != nil {
-		return nil, nil, err
+	if configs.ControlPlane, err = readOnlyConfig(input, machine.TypeControlPlane); err != nil {
+		return configs, err
 	}
-	worker, err = readOnlyConfig(input, machine.TypeWorker)
-	return controlPlane, worker, err
+	configs.Worker, err = readOnlyConfig(input, machine.TypeWorker)
+	return configs, err
 }
 
 func (c *Cluster) installImage() string {

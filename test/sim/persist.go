@@ -27,7 +27,11 @@ func (c *Cluster) save() error {
 	}
 	machines := map[string]machine.Snapshot{}
 	for _, n := range c.nodes {
-		machines[n.Name()] = n.machine.Save()
+		snapshot, err := n.machine.Save()
+		if err != nil {
+			return fmt.Errorf("node %s: %w", n.Name(), err)
+		}
+		machines[n.Name()] = snapshot
 	}
 	data, err := json.MarshalIndent(machines, "", "  ")
 	if err != nil {

@@ -112,28 +112,46 @@ type Snapshot struct {
 	Next    int `json:"next"`
 	// Meta are the META values on disk.
 	Meta map[uint8]string `json:"meta,omitempty"`
+	// Config is the machine config on disk, and ActiveConfig the one in force; empty where they are those of the installation
+	// and on disk.
+	Config       string `json:"config,omitempty"`
+	ActiveConfig string `json:"activeConfig,omitempty"`
+	// Starts says when the services have come up.
+	Starts Starts `json:"starts,omitzero"`
 	// BootID is that of the current boot; empty when the machine was down.
 	BootID string `json:"bootID,omitempty"`
 }
 
 // Save returns what to keep.
-func (m *Machine) Save() Snapshot {
+func (m *Machine) Save() (Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := Snapshot{Slots: m.disk.slots, Running: m.disk.running, Next: m.disk.next, Meta: cloneMeta(m.disk.meta)}
 	if m.state.APIUp {
-		s.BootID = m.state.BootID
+		s.BootID, s.Starts = m.state.BootID, m.starts
 	}
-	return s
+	var err error
+	s.Config, s.ActiveConfig, err = m.config.save(m.env.Configs.of(m.Identity))
+	return s, err
 }
 
 // Restore makes a running machine from what was kept. One that was down has booted its next slot meanwhile.
-func Restore(id Identity, env Environment, s Snapshot) *Machine {
+func Restore(id Identity, env Environment, s Snapshot) (*Machine, error) {
+	own, err := restoreConfig(env.Configs.of(id), s.Config, s.ActiveConfig)
+	if err != nil {
+		return nil, err
+	}
 	d := disk{slots: s.Slots, running: s.Running, next: s.Next, meta: cloneMeta(s.Meta)}
 	if s.BootID == "" {
 		s.BootID = uuid.NewString()
 		d.running = d.next
 		delete(d.meta, upgradeKey)
+		own.boot()
 	}
-	return newMachine(id, env, d, s.BootID)
+	m := newMachine(id, env, d, s.BootID)
+	m.config = own
+	if !s.Starts.System.IsZero() {
+		m.starts = s.Starts
+	}
+	return m, nil
 }

@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/protobuf/proto"
+	"k8s.io/utils/clock"
 )
 
 // eventsKept is the length of the event log. A boot makes about five.
@@ -19,6 +21,8 @@ const eventsKept = 128
 type Event struct {
 	// ID is unique within a boot, and later events have greater ones.
 	ID string
+	// At is when it happened.
+	At time.Time
 	// Actor is the ID of the call that caused it.
 	Actor string
 	// Payload is a message of Talos's machine API.
@@ -27,19 +31,23 @@ type Event struct {
 
 // EventLog is the machine's event ring. It is lost at reboot, as Talos's is.
 type EventLog struct {
+	clock clock.PassiveClock
+
 	mu      sync.Mutex
 	events  []Event
 	dropped int // Events before the first kept one.
 	wake    chan struct{}
 }
 
-func newEventLog() *EventLog { return &EventLog{wake: make(chan struct{})} }
+func newEventLog(clk clock.PassiveClock) *EventLog {
+	return &EventLog{clock: clk, wake: make(chan struct{})}
+}
 
 func (l *EventLog) add(actor string, payload proto.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	id := fmt.Sprintf("%020d", l.dropped+len(l.events)+1)
-	l.events = append(l.events, Event{ID: id, Actor: actor, Payload: payload})
+	l.events = append(l.events, Event{ID: id, At: l.clock.Now(), Actor: actor, Payload: payload})
 	if len(l.events) > eventsKept {
 		l.events = l.events[1:]
 		l.dropped++
@@ -81,10 +89,17 @@ func (l *EventLog) task(name string, action machineapi.TaskEvent_Action, actor s
 	l.add(actor, &machineapi.TaskEvent{Task: name, Action: action})
 }
 
+func (l *EventLog) service(name string, action machineapi.ServiceStateEvent_Action, message string) {
+	l.add("", &machineapi.ServiceStateEvent{
+		Service: name, Action: action, Message: message,
+		Health: &machineapi.ServiceHealth{Healthy: action == machineapi.ServiceStateEvent_RUNNING, Unknown: action != machineapi.ServiceStateEvent_RUNNING},
+	})
+}
+
 func (l *EventLog) status(s State) {
 	l.add("", &machineapi.MachineStatusEvent{
 		Stage:  machineapi.MachineStatusEvent_MachineStage(s.Stage),
-		Status: &machineapi.MachineStatusEvent_MachineStatus{Ready: s.Ready},
+		Status: &machineapi.MachineStatusEvent_MachineStatus{Ready: s.StatusReady()},
 	})
 }
 

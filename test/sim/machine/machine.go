@@ -46,15 +46,17 @@ type Environment struct {
 	Faults  *fault.Registry
 	Journal *journal.Journal
 	Etcd    *etcd.Cluster
+	// Configs are what the machines were installed with.
+	Configs Configs
 	// Kubernetes is nil for machines without a cluster around them.
 	Kubernetes Kubernetes
 }
 
 // State is a snapshot of a machine.
 type State struct {
-	// Stage and Ready are those of the MachineStatus resource.
+	// Stage is that of the MachineStatus resource.
 	Stage runtime.MachineStage
-	// Ready says that the stage's conditions are met.
+	// Ready says that the machine runs and does all that it should.
 	Ready bool
 	// BootID changes with each boot.
 	BootID string
@@ -70,10 +72,17 @@ type State struct {
 	EtcdUp bool
 	// KubeletReady says that the kubelet reports Ready.
 	KubeletReady bool
+	// KubeletRestarting says that somebody has restarted the kubelet, which is not back yet.
+	KubeletRestarting bool
 	// Installing says that an installer runs.
 	Installing bool
 	// PoweredOff machines stay down until somebody switches them on.
 	PoweredOff bool
+}
+
+// StatusReady is what the MachineStatus resource says: only the stages booting and running have conditions to meet.
+func (s State) StatusReady() bool {
+	return s.Ready || s.Stage != runtime.MachineStageBooting && s.Stage != runtime.MachineStageRunning
 }
 
 // Machine is the model. Its methods may be called from any goroutine.
@@ -87,6 +96,8 @@ type Machine struct {
 	disk      disk
 	meta      map[uint8]string // machined's copy of META, read from disk at boot.
 	images    map[string]Image // Pulled ones, by every name that finds them.
+	config    configuration
+	starts    Starts
 	events    *EventLog
 	sequence  *sequence       // The one that runs, if any.
 	life      context.Context //nolint:containedctx // Ends when this boot ends; no call lasts as long.
@@ -95,19 +106,22 @@ type Machine struct {
 }
 
 // New makes a machine that runs the given system and is ready.
-func New(id Identity, env Environment, system Slot) *Machine {
+func New(id Identity, env Environment, system Slot) (*Machine, error) {
 	return Restore(id, env, Snapshot{Slots: [2]Slot{system}, BootID: uuid.NewString()})
 }
 
 // newMachine makes a machine from what is on its disk.
 func newMachine(id Identity, env Environment, d disk, bootID string) *Machine {
-	m := &Machine{Identity: id, env: env, disk: d, meta: cloneMeta(d.meta), images: map[string]Image{}, events: newEventLog()}
+	m := &Machine{Identity: id, env: env, disk: d, meta: cloneMeta(d.meta), images: map[string]Image{}, events: newEventLog(env.Clock)}
 	m.life, m.endLife = context.WithCancel(context.Background())
 	m.state = State{
 		Stage: runtime.MachineStageRunning, Ready: true, BootID: bootID, APIUp: true,
 		EtcdUp: id.ControlPlane, KubeletReady: true,
 	}
+	now := env.Clock.Now()
+	m.starts = Starts{System: now, Kubelet: now}
 	if id.ControlPlane {
+		m.starts.Etcd = now
 		m.memberID = env.Etcd.Add(id.Name, id.Address)
 	}
 	m.events.status(m.state)

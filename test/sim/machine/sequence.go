@@ -178,7 +178,7 @@ func (m *Machine) away(s *sequence, why string, comesBack bool) bool {
 		if !comesBack {
 			m.state.PoweredOff, m.sequence = true, nil
 		}
-		m.state.APIUp, m.state.EtcdUp, m.state.KubeletReady = false, false, false
+		m.state.APIUp, m.state.EtcdUp, m.state.KubeletReady, m.state.KubeletRestarting = false, false, false, false
 		m.state.Ready, m.state.Installing = false, false
 	})
 	if !ok {
@@ -238,10 +238,12 @@ func (m *Machine) wake(s *sequence) {
 	m.life, m.endLife = context.WithCancel(context.Background())
 	m.disk.running = m.disk.next
 	m.meta = cloneMeta(m.disk.meta)
-	m.events = newEventLog()
+	m.events = newEventLog(m.env.Clock)
 	m.events.started(s.name, s.actor)
 	m.state.BootID = uuid.NewString()
 	m.state.APIUp, m.state.Stage, m.state.Ready = true, runtime.MachineStageBooting, false
+	m.config.boot()
+	m.starts = Starts{System: m.env.Clock.Now()}
 	m.events.status(m.state)
 }
 
@@ -268,7 +270,7 @@ func (m *Machine) joinEtcd(s *sequence) bool {
 	if timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.EtcdJoin) != nil {
 		return false
 	}
-	joined := m.advance(s, func() { m.state.EtcdUp = true })
+	joined := m.advance(s, func() { m.state.EtcdUp, m.starts.Etcd = true, m.env.Clock.Now() })
 	if joined {
 		m.env.Etcd.Up(m.memberID)
 	}
@@ -279,7 +281,7 @@ func (m *Machine) joinEtcd(s *sequence) bool {
 func (m *Machine) startKubelet(s *sequence) bool {
 	ready := timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.Kubelet) == nil &&
 		m.env.Etcd.WaitHealthy(s.ctx) == nil &&
-		m.advance(s, func() { m.state.KubeletReady = true })
+		m.advance(s, func() { m.state.KubeletReady, m.starts.Kubelet = true, m.env.Clock.Now() })
 	if ready {
 		m.uncordon(s)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/meta"
@@ -117,13 +118,18 @@ func (m *Machine) uncordon(s *sequence) {
 
 // stopServices ends the kubelet and etcd: the installer is to have the disk for itself.
 func (m *Machine) stopServices(s *sequence) bool {
-	if !m.wait(s, m.env.Timings.Stop) || !m.advance(s, func() { m.state.EtcdUp, m.state.KubeletReady = false, false }) {
+	if !m.wait(s, m.env.Timings.Stop) || !m.advance(s, m.stopped) {
 		return false
 	}
 	if m.ControlPlane {
 		m.env.Etcd.Down(m.memberID)
 	}
 	return true
+}
+
+func (m *Machine) stopped() {
+	m.state.EtcdUp, m.state.KubeletReady, m.state.KubeletRestarting = false, false, false
+	m.starts.Etcd, m.starts.Kubelet = time.Time{}, time.Time{}
 }
 
 // stopEverything is the last phase with an API. Its task is what clients take for the beginning of the reboot.

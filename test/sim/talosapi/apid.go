@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/siderolabs/grpc-proxy/proxy"
+	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc"
@@ -69,10 +70,13 @@ func clientCertificateOnly(cs tls.ConnectionState) error {
 
 // streamed tells the methods that answer with a stream, for which merging works message by message.
 func streamed(method string) bool {
-	name, ok := strings.CutPrefix(method, "/machine.MachineService/")
-	return ok && slices.ContainsFunc(machineapi.MachineService_ServiceDesc.Streams, func(d grpc.StreamDesc) bool {
-		return d.StreamName == name && d.ServerStreams
-	})
+	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	for _, d := range []grpc.ServiceDesc{machineapi.MachineService_ServiceDesc, clusterapi.ClusterService_ServiceDesc} {
+		if d.ServiceName == service {
+			return slices.ContainsFunc(d.Streams, func(s grpc.StreamDesc) bool { return s.StreamName == name && s.ServerStreams })
+		}
+	}
+	return false
 }
 
 // caller is who makes a call: the certificate's, or whom a forwarding node speaks for.

@@ -13,15 +13,16 @@ import (
 	"sync"
 
 	"github.com/siderolabs/grpc-proxy/proxy"
-	"github.com/siderolabs/talos/pkg/machinery/config"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+	"k8s.io/utils/clock"
 
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
 	"ichor.maesh.dev/hub/test/sim/machine"
 	"ichor.maesh.dev/hub/test/sim/pki"
+	"ichor.maesh.dev/hub/test/sim/timing"
 )
 
 // Port is where every Talos node listens.
@@ -39,10 +40,11 @@ type Options struct {
 	Faults *fault.Registry
 	// Registry knows the resource types; one serves all clusters.
 	Registry *Registry
+	// Clock and Timings pace what waits.
+	Clock   clock.Clock
+	Timings timing.Timings
 	// Kubeconfig is what MachineService.Kubeconfig returns.
 	Kubeconfig []byte
-	// ControlPlane and Worker are the machine configs.
-	ControlPlane, Worker config.Provider
 }
 
 // Cluster serves the Talos API of one cluster's machines. Behind the nodes' own apid servers there is one shared server
@@ -131,11 +133,4 @@ func (c *Cluster) Close() error {
 	errs = append(errs, c.local.Close())
 	c.services.Stop()
 	return errors.Join(errs...)
-}
-
-func (c *Cluster) config(m *machine.Machine) config.Provider {
-	if m.ControlPlane {
-		return c.ControlPlane
-	}
-	return c.Worker
 }

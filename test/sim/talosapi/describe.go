@@ -23,6 +23,7 @@ import (
 
 // describe lists the resources of a node in a given state.
 func (n *node) describe(state sim.State) []resource.Resource {
+	active, persistent := n.Config()
 	list := []resource.Resource{
 		machineStatus(state),
 		version(state),
@@ -31,11 +32,15 @@ func (n *node) describe(state sim.State) []resource.Resource {
 		n.systemInformation(),
 		n.platformMetadata(),
 		n.securityState(),
-		config.NewMachineConfig(n.cluster.config(n.Machine)),
-		config.NewMachineConfigWithID(n.cluster.config(n.Machine), config.PersistentID),
+		config.NewMachineConfig(active),
+		config.NewMachineConfigWithID(persistent, config.PersistentID),
 	}
 	list = append(list, schematic(state)...)
 	list = append(list, n.metaKeys()...)
+	list = append(list, n.services()...)
+	list = append(list, n.disks()...)
+	list = append(list, n.network()...)
+	list = append(list, n.kubernetes(state, active)...)
 	if state.EtcdUp {
 		list = append(list, n.etcdMember())
 	}
@@ -45,12 +50,13 @@ func (n *node) describe(state sim.State) []resource.Resource {
 	return list
 }
 
+// machineStatus has unmet conditions in the two stages that have conditions at all; a machine in any other stage is ready.
 func machineStatus(state sim.State) resource.Resource {
 	r := runtime.NewMachineStatus()
 	r.TypedSpec().Stage = state.Stage
-	r.TypedSpec().Status.Ready = state.Ready
-	if !state.Ready && state.Stage == runtime.MachineStageBooting {
-		r.TypedSpec().Status.UnmetConditions = []runtime.UnmetCondition{{Name: "services", Reason: "kubelet not ready"}}
+	r.TypedSpec().Status.Ready = state.StatusReady()
+	if !state.StatusReady() {
+		r.TypedSpec().Status.UnmetConditions = []runtime.UnmetCondition{{Name: "services", Reason: "kubelet not running"}}
 	}
 	return r
 }

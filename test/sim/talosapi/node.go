@@ -21,6 +21,8 @@ type node struct {
 	port    *link.Port
 	apid    *grpc.Server
 
+	applying sync.Mutex // Held by a call of ApplyConfiguration.
+
 	mu        sync.Mutex
 	resources *resources // Of the current boot.
 	bootID    string     // The boot that resources belong to.
@@ -67,7 +69,7 @@ func (n *node) sync() {
 	defer n.mu.Unlock()
 	state := n.State()
 	if state.APIUp && n.bootID != state.BootID {
-		n.resources, n.bootID = newResources(n.cluster.Registry), state.BootID
+		n.resources, n.bootID = newResources(n.cluster.Registry.of(state.Running)), state.BootID
 	}
 	if state.APIUp {
 		n.resources.publish(n.describe(state))

@@ -24,7 +24,13 @@ func (c *call) begin(req any) *journal.Call {
 		Arguments: arguments(req),
 		Caller:    c.caller.name,
 		Roles:     c.caller.roles,
-	}, !ruleOf(c.method).mutates)
+	}, !ruleOf(c.method).mutates || dryRun(req))
+}
+
+// dryRun says whether a call that could change something only asks what it would change.
+func dryRun(req any) bool {
+	r, ok := req.(*machineapi.ApplyConfigurationRequest)
+	return ok && r.GetDryRun()
 }
 
 func end(entry *journal.Call, err error) {
@@ -35,6 +41,9 @@ func end(entry *journal.Call, err error) {
 func recordUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	entry := callFrom(ctx).begin(req)
 	resp, err := next(ctx, req)
+	if applied, ok := resp.(*machineapi.ApplyConfigurationResponse); ok && err == nil {
+		entry.Describe("applied", applied.GetMessages()[0].GetMode().String())
+	}
 	end(entry, err)
 	return resp, err
 }
@@ -91,6 +100,8 @@ func arguments(req any) map[string]string {
 		return map[string]string{"image": r.GetImageRef()}
 	case *machineapi.LifecycleServiceUpgradeRequest:
 		return map[string]string{"image": r.GetSource().GetImageName()}
+	case *machineapi.ApplyConfigurationRequest:
+		return map[string]string{"mode": r.GetMode().String(), "dryRun": strconv.FormatBool(r.GetDryRun())}
 	case *machineapi.UpgradeRequest:
 		return map[string]string{
 			"image": r.GetImage(), "stage": strconv.FormatBool(r.GetStage()), "force": strconv.FormatBool(r.GetForce()),
@@ -100,12 +111,24 @@ func arguments(req any) map[string]string {
 		return map[string]string{"mode": r.GetMode().String()}
 	case *machineapi.ShutdownRequest:
 		return map[string]string{"force": strconv.FormatBool(r.GetForce())}
-	case *machineapi.ReadRequest:
-		return map[string]string{"path": r.GetPath()}
 	case *machineapi.MetaWriteRequest:
 		return map[string]string{"key": strconv.FormatUint(uint64(r.GetKey()), 10), "value": string(r.GetValue())}
 	case *machineapi.MetaDeleteRequest:
 		return map[string]string{"key": strconv.FormatUint(uint64(r.GetKey()), 10)}
+	}
+	return otherArguments(req)
+}
+
+func otherArguments(req any) map[string]string {
+	switch r := req.(type) {
+	case *machineapi.ServiceStartRequest:
+		return map[string]string{"service": r.GetId()}
+	case *machineapi.ServiceStopRequest:
+		return map[string]string{"service": r.GetId()}
+	case *machineapi.ServiceRestartRequest:
+		return map[string]string{"service": r.GetId()}
+	case *machineapi.ReadRequest:
+		return map[string]string{"path": r.GetPath()}
 	case *cosiv1alpha1.GetRequest:
 		return map[string]string{"type": r.GetType(), "id": r.GetId()}
 	case *cosiv1alpha1.ListRequest:

@@ -11,74 +11,103 @@ import (
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/cosi-project/runtime/pkg/state/impl/inmem"
 	cosiregistry "github.com/cosi-project/runtime/pkg/state/registry"
-	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
-	"github.com/siderolabs/talos/pkg/machinery/resources/config"
-	"github.com/siderolabs/talos/pkg/machinery/resources/etcd"
-	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
-	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
-	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"ichor.maesh.dev/hub/test/sim/machine"
 )
 
 // Registry holds the resource types that nodes serve. It is read-only, so that one serves every node of every cluster.
 type Registry struct {
-	state state.CoreState // The namespace "meta".
-	types map[resource.Type]resourceType
+	editions []*edition // The newest first.
 }
 
-type resourceType struct {
-	definition meta.ResourceWithRD
-	since      uint64 // The first minor of Talos 1 that has the type.
+// edition is what the versions from one minor on serve, up to the next edition.
+type edition struct {
+	since uint64                 // A minor of Talos 1.
+	state state.CoreState        // The namespace "meta".
+	types map[resource.Type]bool // The value says whether the type is sensitive.
 }
 
-// served lists the types. Clients find them by their aliases too, through the resource definitions.
-var served = []resourceType{
-	{definition: &cluster.Member{}},
-	{definition: &config.MachineConfig{}},
-	{definition: &config.MachineType{}},
-	{definition: &etcd.Member{}},
-	{definition: &hardware.SystemInformation{}},
-	{definition: &k8s.Nodename{}},
-	{definition: &runtime.ExtensionStatus{}},
-	{definition: &runtime.MachineStatus{}},
-	{definition: &runtime.MetaKey{}},
-	{definition: &runtime.PlatformMetadata{}},
-	{definition: &runtime.SecurityState{}},
-	{definition: &runtime.Version{}},
-	{definition: &runtime.BootID{}, since: 14},
-	{definition: &runtime.ImageFactorySchematic{}, since: 14},
+// namespaces are those of Talos.
+var namespaces = map[resource.Namespace]string{
+	"cluster":        "Cluster configuration and discovery resources.",
+	"cluster-raw":    "Cluster unmerged raw resources.",
+	"config":         "Talos node configuration.",
+	"containers":     "Container resources.",
+	"controlplane":   "Kubernetes control plane resources.",
+	"cri":            "CRI resources.",
+	"etcd":           "etcd resources.",
+	"files":          "Files and file-like resources.",
+	"hardware":       "Hardware resources.",
+	"k8s":            "Kubernetes all node types resources.",
+	"kubespan":       "KubeSpan resources.",
+	"network":        "Networking resources.",
+	"network-config": "Networking configuration resources.",
+	"perf":           "Stats resources.",
+	"runtime":        "Talos runtime resources.",
+	"secrets":        "Resources with secret material.",
+	"security":       "Security resources.",
+	"storage":        "Storage resources.",
 }
 
 // NewRegistry makes the registry.
 func NewRegistry() (*Registry, error) {
-	ctx := context.Background()
-	core := inmem.NewStateWithOptions(inmem.WithHistoryInitialCapacity(1), inmem.WithHistoryMaxCapacity(1), inmem.WithHistoryGap(0))(meta.NamespaceName)
-	r := &Registry{state: core, types: map[resource.Type]resourceType{}}
-	wrapped := state.WrapCore(core)
-	if err := cosiregistry.NewNamespaceRegistry(wrapped).RegisterDefault(ctx); err != nil {
-		return nil, fmt.Errorf("register namespaces: %w", err)
-	}
-	types := cosiregistry.NewResourceRegistry(wrapped)
-	if err := types.RegisterDefault(ctx); err != nil {
-		return nil, fmt.Errorf("register resource definitions: %w", err)
-	}
-	for _, t := range served {
-		if err := types.Register(ctx, t.definition); err != nil {
-			return nil, err
+	r := &Registry{}
+	for i := range introduced {
+		e, err := newEdition(i)
+		if err != nil {
+			return nil, fmt.Errorf("resource types of Talos 1.%d: %w", introduced[i].minor, err)
 		}
-		r.types[t.definition.ResourceDefinition().Type] = t
+		r.editions = append([]*edition{e}, r.editions...)
 	}
 	return r, nil
 }
 
-// find returns a type that a node of the given version serves.
-func (r *Registry) find(typ resource.Type, has func(minor uint64) bool) (resourceType, bool) {
-	if typ == meta.ResourceDefinitionType || typ == meta.NamespaceType {
-		return resourceType{}, true
+// newEdition has the types of the first rows of the table, up to the given one.
+func newEdition(last int) (*edition, error) {
+	ctx := context.Background()
+	core := inmem.NewStateWithOptions(inmem.WithHistoryInitialCapacity(1), inmem.WithHistoryMaxCapacity(1), inmem.WithHistoryGap(0))(meta.NamespaceName)
+	e := &edition{since: introduced[last].minor, state: core, types: map[resource.Type]bool{
+		meta.ResourceDefinitionType: false, meta.NamespaceType: false,
+	}}
+	if err := registerNamespaces(ctx, core); err != nil {
+		return nil, err
 	}
-	t, ok := r.types[typ]
-	return t, ok && has(t.since)
+	types := cosiregistry.NewResourceRegistry(state.WrapCore(core))
+	if err := types.RegisterDefault(ctx); err != nil {
+		return nil, fmt.Errorf("register resource definitions: %w", err)
+	}
+	for _, row := range introduced[:last+1] {
+		for _, t := range row.types {
+			if err := types.Register(ctx, t); err != nil {
+				return nil, err
+			}
+			definition := t.ResourceDefinition()
+			e.types[definition.Type] = definition.Sensitivity == meta.Sensitive
+		}
+	}
+	return e, nil
 }
 
-func (t resourceType) sensitive() bool {
-	return t.definition != nil && t.definition.ResourceDefinition().Sensitivity == meta.Sensitive
+func registerNamespaces(ctx context.Context, core state.CoreState) error {
+	registry := cosiregistry.NewNamespaceRegistry(state.WrapCore(core))
+	if err := registry.RegisterDefault(ctx); err != nil {
+		return fmt.Errorf("register namespaces: %w", err)
+	}
+	for name, description := range namespaces {
+		if err := registry.Register(ctx, name, description); err != nil {
+			return fmt.Errorf("register namespace %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// of returns the types that a system serves. Versions older than all editions share the oldest.
+func (r *Registry) of(system machine.Slot) *edition {
+	oldest := len(r.editions) - 1
+	for _, e := range r.editions[:oldest] {
+		if system.AtLeast(e.since) {
+			return e
+		}
+	}
+	return r.editions[oldest]
 }

@@ -34,11 +34,11 @@ func keyOf(res resource.Resource) key {
 	return key{namespace: md.Namespace(), typ: md.Type(), id: md.ID()}
 }
 
-func newResources(registry *Registry) *resources {
+func newResources(types *edition) *resources {
 	build := inmem.NewStateWithOptions(inmem.WithHistoryInitialCapacity(4), inmem.WithHistoryMaxCapacity(256), inmem.WithHistoryGap(2))
 	core := namespaced.NewState(func(ns resource.Namespace) state.CoreState {
 		if ns == meta.NamespaceName {
-			return registry.state
+			return types.state
 		}
 		return build(ns)
 	})

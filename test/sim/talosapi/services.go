@@ -6,7 +6,10 @@ import (
 	"context"
 
 	cosiv1alpha1 "github.com/cosi-project/runtime/api/v1alpha1"
+	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	storageapi "github.com/siderolabs/talos/pkg/machinery/api/storage"
+	timeapi "github.com/siderolabs/talos/pkg/machinery/api/time"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,6 +27,9 @@ func newServices(c *Cluster) *grpc.Server {
 	machineapi.RegisterMachineServiceServer(server, machineService{})
 	machineapi.RegisterImageServiceServer(server, imageService{})
 	machineapi.RegisterLifecycleServiceServer(server, lifecycleService{})
+	clusterapi.RegisterClusterServiceServer(server, clusterService{})
+	storageapi.RegisterStorageServiceServer(server, storageService{})
+	timeapi.RegisterTimeServiceServer(server, timeService{})
 	cosiv1alpha1.RegisterStateServer(server, stateService{})
 	return server
 }

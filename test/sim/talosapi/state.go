@@ -55,12 +55,12 @@ var errReadOnly = status.Error(codes.PermissionDenied, "write access is not allo
 // access is the rule for reading resources: known types only, and secrets for administrators only.
 func access(ctx context.Context, a state.Access) error {
 	c := callFrom(ctx)
-	t, ok := c.node.cluster.Registry.find(a.ResourceType, c.node.State().Running.AtLeast)
+	sensitive, ok := c.node.cluster.Registry.of(c.node.State().Running).types[a.ResourceType]
 	if !ok {
 		return status.Errorf(codes.PermissionDenied, "resource type %q is not supported", a.ResourceType)
 	}
 	roles, _ := role.Parse(c.caller.roles)
-	if t.sensitive() && !roles.Includes(role.Admin) {
+	if sensitive && !roles.Includes(role.Admin) {
 		return errNotAuthorized
 	}
 	return nil

@@ -72,6 +72,7 @@ func (c *Controller) Sync() {
 	c.schedule()
 	c.syncPods()
 	c.syncStorage()
+	c.countDaemons()
 }
 
 // Begin does the first Sync, and starts the pods at once: a simulation begins in the middle of a cluster's life.

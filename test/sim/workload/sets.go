@@ -19,6 +19,17 @@ import (
 // appLabel tells the pods of one set from another's.
 const appLabel = "app"
 
+// systemLabel is how Kubernetes' own clients find the parts of a cluster.
+const systemLabel = "k8s-app"
+
+// systemName is what the parts are called there.
+func systemName(app string) string {
+	if app == coreDNS {
+		return "kube-dns"
+	}
+	return app
+}
+
 // coreDNS is the one deployment that tolerates control planes, as in a real cluster.
 const coreDNS = "coredns"
 
@@ -72,7 +83,11 @@ func (c *Controller) create(r *kubeapi.Resource, obj kubeapi.Object) {
 }
 
 func objectMeta(namespace, name, app string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{appLabel: app}}
+	labels := map[string]string{appLabel: app}
+	if namespace == metav1.NamespaceSystem {
+		labels[systemLabel] = systemName(app)
+	}
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}
 }
 
 func selector(app string) *metav1.LabelSelector {
