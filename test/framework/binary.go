@@ -10,10 +10,13 @@ import (
 	"strings"
 )
 
-// Binary is the path of one of the project's binaries: the one that the environment names (ICHOR_BINARY,
-// ICHOR_HUB_BINARY, ICHOR_SIM_BINARY), else the one in bin/ at the root of the module.
+// Binary is the path of a binary that the Makefile builds: the one that the environment names (ICHOR_BINARY,
+// ICHOR_HUB_BINARY, ICHOR_TALOSCTL_BINARY and so on), else the one in bin/ at the root of the module.
 func Binary(name string) (string, error) {
 	variable := strings.ToUpper(strings.ReplaceAll(name, "-", "_")) + "_BINARY"
+	if !strings.HasPrefix(variable, "ICHOR_") {
+		variable = "ICHOR_" + variable
+	}
 	path := os.Getenv(variable)
 	if path == "" {
 		root, err := moduleRoot()
@@ -23,7 +26,7 @@ func Binary(name string) (string, error) {
 		path = filepath.Join(root, "bin", name)
 	}
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("finding %s (run `make build`, or set %s): %w", name, variable, err)
+		return "", fmt.Errorf("finding %s (run `make build-%s`, or set %s): %w", name, name, variable, err)
 	}
 	return path, nil
 }

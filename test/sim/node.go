@@ -3,6 +3,8 @@
 package sim
 
 import (
+	"github.com/siderolabs/talos/pkg/machinery/config"
+
 	"ichor.maesh.dev/hub/test/sim/control"
 	"ichor.maesh.dev/hub/test/sim/machine"
 )
@@ -24,6 +26,9 @@ func (n *Node) ControlPlane() bool { return n.machine.ControlPlane }
 
 // State is a snapshot of the machine.
 func (n *Node) State() machine.State { return n.machine.State() }
+
+// Config returns the machine config in force, and the one that the next boot brings in force.
+func (n *Node) Config() (active, persistent config.Provider) { return n.machine.Config() }
 
 // PowerOff cuts the power.
 func (n *Node) PowerOff() { n.machine.PowerOff() }
