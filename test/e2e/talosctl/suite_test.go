@@ -32,7 +32,7 @@ const commandTimeout = time.Minute
 // timings are fast, but for a reboot: talosctl looks again a second after its beginning, and waits for ever when it missed it.
 func timings() *sim.Timings {
 	t := sim.DefaultTimings().Scaled(20)
-	t.Stop, t.Boot = time.Second, 2*time.Second
+	t.Stop, t.Boot = time.Second, 3*time.Second
 	return &t
 }
 
