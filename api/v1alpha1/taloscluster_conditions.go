@@ -7,6 +7,10 @@ const (
 	// NotYetObservedReason surfaces when a fact has not been observed since the object was made.
 	NotYetObservedReason = "NotYetObserved"
 
+	// CredentialsNotUsableReason surfaces when a fact cannot be observed because condition CredentialsValid is False: nothing is known
+	// of the cluster itself.
+	CredentialsNotUsableReason = "CredentialsNotUsable"
+
 	// InternalErrorReason surfaces when the hub itself failed; its message says where to look.
 	InternalErrorReason = "InternalError"
 )
@@ -25,7 +29,8 @@ const (
 
 // TalosCluster's CredentialsValid condition and corresponding reasons.
 const (
-	// CredentialsValidCondition is True when both Secrets exist and parse, and their certificates are valid.
+	// CredentialsValidCondition is True when both Secrets exist and parse, their certificates are valid, and the target accepts them.
+	// Its message says which of the two it speaks of.
 	CredentialsValidCondition = "CredentialsValid"
 
 	// CredentialsValidReason surfaces when both credentials are usable.
@@ -37,8 +42,24 @@ const (
 	// CredentialsInvalidReason surfaces when a credential cannot be used as it is.
 	CredentialsInvalidReason = "Invalid"
 
-	// CredentialsExpiredReason surfaces when a client certificate is past its end.
-	CredentialsExpiredReason = "Expired"
+	// KubeconfigExpiredReason surfaces when the client certificate of the kubeconfig is past its end.
+	KubeconfigExpiredReason = "KubeconfigExpired"
+
+	// TalosconfigExpiredReason surfaces when the client certificate of the talosconfig is past its end.
+	TalosconfigExpiredReason = "TalosconfigExpired"
+
+	// CredentialsNotYetValidReason surfaces when the validity of a client certificate has not begun, by the clock of the hub.
+	CredentialsNotYetValidReason = "NotYetValid"
+
+	// TalosconfigRoleTooLowReason surfaces when the client certificate of the talosconfig has not the role os:admin.
+	TalosconfigRoleTooLowReason = "TalosconfigRoleTooLow"
+
+	// KubeconfigRejectedReason surfaces when the Kubernetes API answers and does not accept the kubeconfig, or is not the server that
+	// the kubeconfig trusts.
+	KubeconfigRejectedReason = "KubeconfigRejected"
+
+	// TalosconfigRejectedReason surfaces when the machines answer and do not accept the talosconfig, or are not those that it trusts.
+	TalosconfigRejectedReason = "TalosconfigRejected"
 
 	// CredentialsExpiringReason surfaces, with status True, when a client certificate ends within 30 days.
 	CredentialsExpiringReason = "ExpiringSoon"
@@ -97,7 +118,8 @@ const (
 
 // TalosCluster's MachinesDiscovered condition and corresponding reasons.
 const (
-	// MachinesDiscoveredCondition is True when every etcd member and every Node of the target is matched to a TalosMachine.
+	// MachinesDiscoveredCondition is True when every etcd member and every Node of the target that runs Talos is matched to one
+	// TalosMachine. Its message names Nodes that do not run Talos.
 	MachinesDiscoveredCondition = "MachinesDiscovered"
 
 	// MachinesDiscoveredReason surfaces when every etcd member and every Node is matched.
@@ -105,6 +127,10 @@ const (
 
 	// MachinesUnmatchedReason surfaces when an etcd member or a Node has no machine, or a machine has neither.
 	MachinesUnmatchedReason = "Unmatched"
+
+	// MachinesDuplicateReason surfaces when two machines, or two records, have the same UUID, etcd member ID, address or node name. Nothing
+	// disruptive begins until that is sorted out.
+	MachinesDuplicateReason = "Duplicate"
 )
 
 // TalosCluster's SpecInSync condition and corresponding reasons.

@@ -92,7 +92,24 @@ type AccessSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	TalosconfigContext string `json:"talosconfigContext,omitempty"`
+
+	// kubernetesServerVerification says whether the certificate of the Kubernetes API server is checked. Skipped lets a kubeconfig
+	// through that has insecure-skip-tls-verify; by default it is refused.
+	// +optional
+	KubernetesServerVerification ServerVerification `json:"kubernetesServerVerification,omitempty"`
 }
+
+// ServerVerification says whether the hub checks who a server is.
+// +kubebuilder:validation:Enum=Required;Skipped
+type ServerVerification string
+
+const (
+	// ServerVerificationRequired refuses credentials that do not check the server.
+	ServerVerificationRequired ServerVerification = "Required"
+
+	// ServerVerificationSkipped lets them through.
+	ServerVerificationSkipped ServerVerification = "Skipped"
+)
 
 // MaintenanceWindow is a repeated time in which operations may start on machines.
 type MaintenanceWindow struct {
@@ -333,4 +350,9 @@ func (c *TalosCluster) TalosconfigContext() string {
 		return ""
 	}
 	return c.Spec.Access.TalosconfigContext
+}
+
+// AllowsInsecure says whether the spec lets a kubeconfig through that does not check the server.
+func (c *TalosCluster) AllowsInsecure() bool {
+	return c.Spec.Access != nil && c.Spec.Access.KubernetesServerVerification == ServerVerificationSkipped
 }

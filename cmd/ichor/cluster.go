@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -119,18 +120,20 @@ func (c *cli) describeCluster(cluster *v1alpha1.TalosCluster, machines []v1alpha
 }
 
 func newClusterImportCommand(c *cli) *cobra.Command {
-	var kubeconfig, talosconfig, talosContext string
+	var in service.Import
+	var kubeconfig, talosconfig string
 	cmd := &cobra.Command{
 		Use:   "import NAME",
 		Short: "Let the hub manage a cluster",
 		Long: `Let the hub manage a cluster that exists.
 
-The kubeconfig and the talosconfig are kept as Secrets on the management API. Nothing on the cluster is changed. Importing
-again brings new credentials.`,
+Both files are checked, and used once from here to see whether they open the same cluster. Then they are kept as Secrets on the
+management API; of a file with several contexts, only the chosen one. Nothing on the cluster is changed. Importing again brings new
+credentials.`,
 		Example: `  ichor cluster import prod-1 --from-kubeconfig prod-1.kubeconfig --from-talosconfig ~/.talos/config`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := service.Import{Name: args[0], TalosContext: talosContext}
+			in.Name = args[0]
 			var err error
 			if in.Kubeconfig, err = os.ReadFile(kubeconfig); err != nil {
 				return fmt.Errorf("--from-kubeconfig: %w", err)
@@ -138,29 +141,36 @@ again brings new credentials.`,
 			if in.Talosconfig, err = os.ReadFile(talosconfig); err != nil {
 				return fmt.Errorf("--from-talosconfig: %w", err)
 			}
-			if err := c.connect(); err != nil {
-				return err
-			}
-			in.Namespace = c.namespace
-			cluster, err := c.service.Import(cmd.Context(), in)
-			if err != nil {
-				return fmt.Errorf("importing cluster %s: %w", in.Name, err)
-			}
-			if c.output != outputTable {
-				return c.printObject(cluster)
-			}
-			fmt.Fprintf(c.out, "Cluster %s is imported. See whether it can be reached: ichor cluster get %[1]s\n", cluster.Name)
-			return nil
+			return c.importCluster(cmd.Context(), in)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&kubeconfig, "from-kubeconfig", "", "file with the cluster's kubeconfig")
 	flags.StringVar(&talosconfig, "from-talosconfig", "", "file with the cluster's talosconfig")
-	flags.StringVar(&talosContext, "from-context", "", "context of the talosconfig (default: the one named like the cluster, else the only one)")
+	flags.StringVar(&in.KubeContext, "from-kubeconfig-context", "", "context of the kubeconfig (default: the current one, else the only one)")
+	flags.StringVar(&in.TalosContext, "from-context", "", "context of the talosconfig (default: the one named like the cluster, else the only one)")
+	flags.BoolVar(&in.AllowInsecure, "allow-insecure-kubeconfig", false, "take a kubeconfig that does not check the API server's certificate")
+	flags.BoolVar(&in.Offline, "offline", false, "do not look at the cluster, for one that cannot be reached from here or now")
 	for _, flag := range []string{"from-kubeconfig", "from-talosconfig"} {
 		if err := cmd.MarkFlagRequired(flag); err != nil {
 			panic(err) // The flag was defined above.
 		}
 	}
 	return cmd
+}
+
+func (c *cli) importCluster(ctx context.Context, in service.Import) error {
+	if err := c.connect(); err != nil {
+		return err
+	}
+	in.Namespace = c.namespace
+	cluster, err := c.service.Import(ctx, in)
+	if err != nil {
+		return fmt.Errorf("importing cluster %s: %w", in.Name, err)
+	}
+	if c.output != outputTable {
+		return c.printObject(cluster)
+	}
+	fmt.Fprintf(c.out, "Cluster %s is imported. See whether it can be reached: ichor cluster get %[1]s\n", cluster.Name)
+	return nil
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,11 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/service"
 )
 
 func newMachineCommand(c *cli) *cobra.Command {
-	cmd := &cobra.Command{Use: "machine", Short: "List machines, and hold them back", Aliases: []string{"machines"}, Args: cobra.NoArgs}
-	cmd.AddCommand(newMachineListCommand(c), newHoldCommand(c), newUnholdCommand(c))
+	cmd := &cobra.Command{Use: "machine", Short: "List machines, approve them, hold them back", Aliases: []string{"machines"}, Args: cobra.NoArgs}
+	cmd.AddCommand(newMachineListCommand(c), newApproveCommand(c), newHoldCommand(c), newUnholdCommand(c))
 	return cmd
 }
 
@@ -70,6 +72,35 @@ func machineNotes(machine *v1alpha1.TalosMachine) string {
 		return "held"
 	}
 	return ""
+}
+
+func newApproveCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "approve MACHINE",
+		Short: "Let the hub work on a machine that it found later",
+		Long: `Let the hub work on a machine that it found after the first discovery of its cluster.
+
+Until then the machine is shown and never touched. MACHINE is the name of its node or of its TalosMachine.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.connect(); err != nil {
+				return err
+			}
+			machine, err := c.service.Machine(cmd.Context(), c.namespace, c.cluster, args[0])
+			if err != nil {
+				return err
+			}
+			switch err := c.service.Approve(cmd.Context(), machine); {
+			case errors.Is(err, service.ErrNothingToDo):
+				fmt.Fprintf(c.out, "Machine %s was approved before.\n", machine.Name)
+			case err != nil:
+				return err
+			default:
+				fmt.Fprintf(c.out, "Machine %s is approved: operations take it from now on.\n", machine.Name)
+			}
+			return nil
+		},
+	}
 }
 
 func newHoldCommand(c *cli) *cobra.Command {

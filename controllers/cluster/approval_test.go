@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +22,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/observe"
+	"ichor.maesh.dev/hub/providers/kube"
 )
 
 var c1 = types.NamespacedName{Namespace: "default", Name: "c1"}
@@ -32,15 +35,22 @@ func TestCaseA17EndOfInitialApproval(t *testing.T) {
 		change func(*probe)
 		ends   bool
 	}{
-		"everything matches":           {func(*probe) {}, true},
-		"no credentials":               {func(p *probe) { p.credentials.reason = "Missing" }, false},
-		"no Kubernetes":                {func(p *probe) { p.kubeTrouble = "no answer" }, false},
-		"no Talos":                     {func(p *probe) { p.talosTrouble = "no answer" }, false},
-		"no Nodes":                     {func(p *probe) { p.nodes = nil }, false},
-		"no machines":                  {func(p *probe) { p.machines = nil }, false},
-		"a recorded machine is silent": {func(p *probe) { silence(p, "10.0.1.1") }, false},
-		"a control plane is silent":    {func(p *probe) { silence(p, "10.0.0.1") }, false},
-		"an unknown address is silent": {func(p *probe) { silence(p, "10.0.1.9") }, false},
+		"everything matches": {func(*probe) {}, true},
+		"no kubeconfig":      {func(p *probe) { p.kubeconfig.unusable = true }, false},
+		"no talosconfig":     {func(p *probe) { p.talosconfig.unusable = true }, false},
+		"two machines of one UUID (B8)": {func(p *probe) {
+			clone := answering("10.0.1.2", "Worker", "w-2", "u2")
+			clone.facts.BootID = "b2"
+			p.machines["10.0.1.2"] = clone
+		}, false},
+		"a Node that runs something else": {func(p *probe) { p.nodes = append(p.nodes, kube.Node{Name: "nas", OSImage: "Debian"}) }, true},
+		"no Kubernetes":                   {func(p *probe) { p.kubeTrouble = "no answer" }, false},
+		"no Talos":                        {func(p *probe) { p.talosTrouble = "no answer" }, false},
+		"no Nodes":                        {func(p *probe) { p.nodes = nil }, false},
+		"no machines":                     {func(p *probe) { p.machines = nil }, false},
+		"a recorded machine is silent":    {func(p *probe) { silence(p, "10.0.1.1") }, false},
+		"a control plane is silent":       {func(p *probe) { silence(p, "10.0.0.1") }, false},
+		"an unknown address is silent":    {func(p *probe) { silence(p, "10.0.1.9") }, false},
 		"a control plane without etcd": {func(p *probe) {
 			f := p.machines["10.0.0.1"]
 			f.etcd = nil
@@ -85,6 +95,27 @@ func TestClusterOf(t *testing.T) {
 	g.Expect(clusterOf(t.Context(), lease)).To(BeEmpty())
 }
 
+// A Secret is that of every cluster that takes a credential from it, whichever cluster its label names.
+func TestCaseA11LookAgainWithSecret(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := world(t)
+	r.observer = observe.New(t.Context(), r.Clock, Probes, func(types.NamespacedName) {})
+	for name, access := range map[string]*v1alpha1.AccessSpec{
+		"c2": {KubeconfigSecretName: "fleet"}, "c3": {TalosconfigSecretName: "fleet"}, "c4": nil,
+	} {
+		g.Expect(r.Client.Create(t.Context(), &v1alpha1.TalosCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1alpha1.TalosClusterSpec{Access: access},
+		})).To(Succeed())
+	}
+	request := func(name string) reconcile.Request {
+		return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fleet", Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "c2"}}}
+	g.Expect(r.lookAgainWithSecret(t.Context(), secret)).To(ConsistOf(request("c2"), request("c3")))
+	secret.Name, secret.Labels = "c4-talosconfig", nil
+	g.Expect(r.lookAgainWithSecret(t.Context(), secret)).To(ConsistOf(request("c4")))
+}
+
 func TestLockHolder(t *testing.T) {
 	g := NewWithT(t)
 	r, _ := world(t)
@@ -121,10 +152,13 @@ func TestReconcileForgets(t *testing.T) {
 	gone := &forgetter{}
 	r.Forgetters = []Forgetter{gone}
 	r.observer = observe.New(t.Context(), r.Clock, Probes, func(types.NamespacedName) {})
+	gauge(c1, talosAPI, true)
+	gauge(c1, kubernetesAPI, true)
 	g.Expect(r.Client.Delete(t.Context(), &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}})).To(Succeed())
 	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: c1})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(*gone).To(Equal(forgetter{c1}))
+	g.Expect(testutil.CollectAndCount(reachable)).To(BeZero(), "its gauges are gone, too")
 	g.Expect(r.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "c1-w-1"}, &v1alpha1.TalosMachine{})).To(Succeed())
 }
 

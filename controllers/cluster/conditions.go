@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +19,23 @@ import (
 	"ichor.maesh.dev/hub/controllers/versions"
 )
 
-// warnBefore is how long before its end a client certificate is worth a word.
-const warnBefore = 30 * 24 * time.Hour
+// messageLimit bounds every message in status.
+const messageLimit = 256
+
+// shorten cuts a message to what status holds, at the end of a character.
+func shorten(message string) string {
+	if len(message) <= messageLimit {
+		return message
+	}
+	cut := messageLimit - len("…")
+	for !utf8.RuneStart(message[cut]) {
+		cut--
+	}
+	return message[:cut] + "…"
+}
 
 // summarize derives the status of a TalosCluster. What was not observed keeps its last value, and is Unknown if it has none.
-func summarize(facts targets.Facts, seen probe, fresh bool, lockHolder string, now time.Time) {
+func summarize(facts targets.Facts, seen probe, fresh bool, lockHolder string) {
 	cluster := facts.Cluster
 	cluster.Status.ObservedGeneration = cluster.Generation
 	cluster.Status.Initialization = &v1alpha1.TalosClusterInitialization{Provisioned: ptr.To(true)}
@@ -34,7 +46,7 @@ func summarize(facts targets.Facts, seen probe, fresh bool, lockHolder string, n
 		return
 	}
 	setVersions(facts, seen)
-	setCredentialsValid(cluster, seen, now)
+	setCredentialsValid(cluster, seen)
 	setKubernetesReachable(cluster, seen)
 	setTalosReachable(cluster, seen)
 	setMachinesDiscovered(facts, seen)
@@ -79,7 +91,7 @@ func setUnknownWhereUnset(cluster *v1alpha1.TalosCluster) {
 
 func set(cluster *v1alpha1.TalosCluster, kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: cluster.Generation,
+		Type: kind, Status: status, Reason: reason, Message: shorten(message), ObservedGeneration: cluster.Generation,
 	})
 }
 
@@ -127,24 +139,10 @@ func leads(machine *v1alpha1.TalosMachine, seen probe) bool {
 	return etcd != nil && etcd.MemberID == etcd.Leader
 }
 
-func setCredentialsValid(cluster *v1alpha1.TalosCluster, seen probe, now time.Time) {
-	status, reason, message := metav1.ConditionTrue, v1alpha1.CredentialsValidReason, ""
-	ends := seen.expires.UTC().Format(time.DateOnly)
-	switch {
-	case seen.credentials.reason != "":
-		status, reason, message = metav1.ConditionFalse, seen.credentials.reason, seen.credentials.message
-	case now.After(seen.expires):
-		status, reason, message = metav1.ConditionFalse, v1alpha1.CredentialsExpiredReason, "a client certificate ended on "+ends
-	case now.Add(warnBefore).After(seen.expires):
-		reason, message = v1alpha1.CredentialsExpiringReason, "a client certificate ends on "+ends
-	}
-	set(cluster, v1alpha1.CredentialsValidCondition, status, reason, message)
-}
-
 func setKubernetesReachable(cluster *v1alpha1.TalosCluster, seen probe) {
 	switch {
-	case seen.credentials.reason != "":
-		set(cluster, v1alpha1.KubernetesReachableCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "the credentials cannot be used")
+	case seen.kubeconfig.unusable:
+		set(cluster, v1alpha1.KubernetesReachableCondition, metav1.ConditionUnknown, v1alpha1.CredentialsNotUsableReason, unusableKubeconfig)
 	case seen.kubeTrouble != "":
 		set(cluster, v1alpha1.KubernetesReachableCondition, metav1.ConditionFalse, v1alpha1.KubernetesNotReachableReason, seen.kubeTrouble)
 	default:
@@ -153,8 +151,8 @@ func setKubernetesReachable(cluster *v1alpha1.TalosCluster, seen probe) {
 }
 
 func setTalosReachable(cluster *v1alpha1.TalosCluster, seen probe) {
-	if seen.credentials.reason != "" {
-		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "the credentials cannot be used")
+	if seen.talosconfig.unusable {
+		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionUnknown, v1alpha1.CredentialsNotUsableReason, unusableTalosconfig)
 		return
 	}
 	var silent []string
@@ -174,20 +172,47 @@ func setTalosReachable(cluster *v1alpha1.TalosCluster, seen probe) {
 }
 
 func setMachinesDiscovered(facts targets.Facts, seen probe) {
-	if seen.kubeTrouble != "" || seen.talosTrouble != "" || seen.credentials.reason != "" {
-		set(facts.Cluster, v1alpha1.MachinesDiscoveredCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "the target does not answer")
-		return
+	status, reason, message := discovered(facts, seen)
+	set(facts.Cluster, v1alpha1.MachinesDiscoveredCondition, status, reason, message)
+}
+
+// discovered judges discovery. Records that clash do so whether the target answers or not.
+func discovered(facts targets.Facts, seen probe) (status metav1.ConditionStatus, reason, message string) {
+	if message := cmp.Or(gate.Duplicate(pointers(facts.Machines)), twins(seen)); message != "" {
+		return metav1.ConditionFalse, v1alpha1.MachinesDuplicateReason, message
+	}
+	switch {
+	case seen.kubeconfig.unusable:
+		return metav1.ConditionUnknown, v1alpha1.CredentialsNotUsableReason, unusableKubeconfig
+	case seen.talosconfig.unusable:
+		return metav1.ConditionUnknown, v1alpha1.CredentialsNotUsableReason, unusableTalosconfig
+	case !observed(seen):
+		return metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "the target does not answer"
+	case !slices.ContainsFunc(facts.Machines, func(m v1alpha1.TalosMachine) bool { return m.Spec.Role == v1alpha1.ControlPlaneRole }):
+		return metav1.ConditionFalse, v1alpha1.MachinesUnmatchedReason, cmp.Or(unmatched(facts.Machines, seen), "no control plane was found")
 	}
 	if message := unmatched(facts.Machines, seen); message != "" {
-		set(facts.Cluster, v1alpha1.MachinesDiscoveredCondition, metav1.ConditionFalse, v1alpha1.MachinesUnmatchedReason, message)
-		return
+		return metav1.ConditionFalse, v1alpha1.MachinesUnmatchedReason, message
 	}
-	set(facts.Cluster, v1alpha1.MachinesDiscoveredCondition, metav1.ConditionTrue, v1alpha1.MachinesDiscoveredReason, "")
+	return metav1.ConditionTrue, v1alpha1.MachinesDiscoveredReason, foreign(seen.nodes)
+}
+
+// observed says whether a probe was answered by both APIs.
+func observed(seen probe) bool {
+	return !seen.kubeconfig.unusable && !seen.talosconfig.unusable && seen.kubeTrouble == "" && seen.talosTrouble == ""
+}
+
+func pointers(machines []v1alpha1.TalosMachine) []*v1alpha1.TalosMachine {
+	list := make([]*v1alpha1.TalosMachine, 0, len(machines))
+	for i := range machines {
+		list = append(list, &machines[i])
+	}
+	return list
 }
 
 func setEtcdHealthy(facts targets.Facts, seen probe) {
-	if seen.credentials.reason != "" {
-		set(facts.Cluster, v1alpha1.EtcdHealthyCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "the credentials cannot be used")
+	if seen.talosconfig.unusable {
+		set(facts.Cluster, v1alpha1.EtcdHealthyCondition, metav1.ConditionUnknown, v1alpha1.CredentialsNotUsableReason, unusableTalosconfig)
 		return
 	}
 	if trouble := gate.EtcdTrouble(facts.Approved(), etcdViews(facts, seen)); trouble != "" {

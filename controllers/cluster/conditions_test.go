@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +12,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/providers/kube"
 )
 
 // seen is a cluster of one control plane and one worker in which all is well, with its facts.
@@ -43,7 +43,8 @@ type state struct {
 
 var (
 	unobserved = state{"Unknown", "NotYetObserved", ""}
-	unusable   = state{"Unknown", "NotYetObserved", "the credentials cannot be used"}
+	noKube     = state{"Unknown", "CredentialsNotUsable", "the kubeconfig cannot be used"}
+	noTalos    = state{"Unknown", "CredentialsNotUsable", "the talosconfig cannot be used"}
 	available  = state{"True", "Available", ""}
 )
 
@@ -74,29 +75,90 @@ func TestConditions(t *testing.T) {
 			map[string]state{"Owned": {"False", "OwnedByAnotherHub", anotherHub}, "Available": notAvailable("Owned: " + anotherHub)},
 		},
 		"all is well": {func(*targets.Facts, *probe) {}, nil},
-		"a Secret is missing": {
+		"both Secrets are missing": {
 			func(_ *targets.Facts, p *probe) {
-				*p = probe{credentials: credentialTrouble{"Missing", "secret default/c1-talosconfig is missing"}}
+				*p = probe{
+					kubeconfig:  credential{"Missing", "secret default/c1-kubeconfig is missing", true},
+					talosconfig: credential{"Missing", "secret default/c1-talosconfig is missing", true},
+				}
 			},
 			map[string]state{
-				"Available":        notAvailable("CredentialsValid: secret default/c1-talosconfig is missing"),
-				"CredentialsValid": {"False", "Missing", "secret default/c1-talosconfig is missing"}, "KubernetesReachable": unusable,
-				"TalosReachable": unusable, "MachinesDiscovered": {"Unknown", "NotYetObserved", "the target does not answer"}, "EtcdHealthy": unusable,
+				"Available":           notAvailable("CredentialsValid: secret default/c1-kubeconfig is missing; secret default/c1-talosconfig is missing"),
+				"CredentialsValid":    {"False", "Missing", "secret default/c1-kubeconfig is missing; secret default/c1-talosconfig is missing"},
+				"KubernetesReachable": noKube, "TalosReachable": noTalos, "MachinesDiscovered": noKube, "EtcdHealthy": noTalos,
 				"Owned": {"Unknown", "NotYetObserved", "the hub's record on the cluster has not been read yet"},
 			},
 		},
-		"a certificate has ended (A10)": {
-			func(_ *targets.Facts, p *probe) { p.expires = now.Add(-time.Second) },
+		"the talosconfig has expired, and the cluster is well (A10)": {
+			func(_ *targets.Facts, p *probe) {
+				p.talosconfig, p.machines = credential{"TalosconfigExpired", "talosconfig: ended", true}, nil
+				p.kubeconfig = credential{"ExpiringSoon", "kubeconfig: ends", false}
+			},
 			map[string]state{
-				"Available":        notAvailable("CredentialsValid: a client certificate ended on 2026-01-02"),
-				"CredentialsValid": {"False", "Expired", "a client certificate ended on 2026-01-02"},
+				"Available": notAvailable("CredentialsValid: talosconfig: ended; kubeconfig: ends"), "CredentialsValid": {"False", "TalosconfigExpired", "talosconfig: ended; kubeconfig: ends"},
+				"TalosReachable": noTalos, "MachinesDiscovered": noTalos, "EtcdHealthy": noTalos,
 			},
 		},
-		"a certificate ends soon (A10)": {
-			func(_ *targets.Facts, p *probe) { p.expires = now.Add(30*24*time.Hour - time.Second) },
-			map[string]state{"CredentialsValid": {"True", "ExpiringSoon", "a client certificate ends on 2026-02-01"}},
+		"the kubeconfig is rejected (A12)": {
+			func(_ *targets.Facts, p *probe) {
+				p.kubeconfig, p.nodes = credential{"KubeconfigRejected", "kubeconfig: no", true}, nil
+			},
+			map[string]state{
+				"Available": notAvailable("CredentialsValid: kubeconfig: no"), "CredentialsValid": {"False", "KubeconfigRejected", "kubeconfig: no"},
+				"KubernetesReachable": noKube, "MachinesDiscovered": noKube,
+			},
 		},
-		"a certificate ends in a month": {func(_ *targets.Facts, p *probe) { p.expires = now.Add(30*24*time.Hour + time.Second) }, nil},
+		"both end soon (A10)": {
+			func(_ *targets.Facts, p *probe) {
+				p.kubeconfig, p.talosconfig = credential{"ExpiringSoon", "kubeconfig: ends", false}, credential{"ExpiringSoon", "talosconfig: ends", false}
+			},
+			map[string]state{"CredentialsValid": {"True", "ExpiringSoon", "kubeconfig: ends; talosconfig: ends"}},
+		},
+		"two records of one machine (B8)": {
+			func(f *targets.Facts, _ *probe) { f.Machines[1].Spec.UUID = "U1" },
+			map[string]state{"MachinesDiscovered": {"False", "Duplicate", `c1-cp-1 and c1-w-1 have the same UUID "u1": delete the TalosMachine that is not there any more`}},
+		},
+		"two records of one machine, and nothing answers (B8)": {
+			func(f *targets.Facts, p *probe) {
+				f.Machines[1].Status.NodeName = "CP-1"
+				p.kubeTrouble, p.nodes = "no answer", nil
+			},
+			map[string]state{
+				"Available": notAvailable("KubernetesReachable: no answer"), "KubernetesReachable": {"False", "NotReachable", "no answer"},
+				"MachinesDiscovered": {"False", "Duplicate", `c1-cp-1 and c1-w-1 have the same node name "cp-1": delete the TalosMachine that is not there any more`},
+			},
+		},
+		"two machines of one UUID (B8)": {
+			func(_ *targets.Facts, p *probe) {
+				clone := answering("10.0.1.2", "Worker", "w-2", "u2")
+				clone.facts.BootID = "b2"
+				p.machines["10.0.1.2"] = clone
+			},
+			map[string]state{"MachinesDiscovered": {"False", "Duplicate", `the machines at 10.0.1.1 (w-1) and 10.0.1.2 (w-2) have the same UUID "u2": the hub cannot tell them apart`}},
+		},
+		"two machines of one name (B7)": {
+			func(_ *targets.Facts, p *probe) {
+				namesake := answering("10.0.1.2", "Worker", "W-1", "u9")
+				namesake.facts.BootID = "b2"
+				p.machines["10.0.1.2"] = namesake
+			},
+			map[string]state{"MachinesDiscovered": {"False", "Duplicate", `the machines at 10.0.1.1 and 10.0.1.2 have the same node name "w-1": rename one of them`}},
+		},
+		"a Node that runs something else": {
+			func(_ *targets.Facts, p *probe) {
+				p.nodes = append(p.nodes, kube.Node{Name: "nas", OSImage: "Debian GNU/Linux 13"})
+			},
+			map[string]state{"MachinesDiscovered": {"True", "Discovered", "left alone, since they do not run Talos: nas (Debian GNU/Linux 13)"}},
+		},
+		"no control plane (A17)": {
+			func(f *targets.Facts, p *probe) {
+				f.Machines, p.machines, p.nodes = f.Machines[1:], map[string]found{"10.0.1.1": p.machines["10.0.1.1"]}, p.nodes[1:]
+			},
+			map[string]state{
+				"MachinesDiscovered": {"False", "Unmatched", "no control plane was found"},
+				"EtcdHealthy":        {"False", "NotHealthy", "no control plane is known"},
+			},
+		},
 		"Kubernetes does not answer": {
 			func(_ *targets.Facts, p *probe) { p.kubeTrouble, p.nodes = "no answer", nil },
 			map[string]state{
@@ -230,7 +292,7 @@ func TestConditions(t *testing.T) {
 			g := NewWithT(t)
 			facts, p := seen(t)
 			row.change(&facts, &p)
-			summarize(facts, p, true, "", now)
+			summarize(facts, p, true, "")
 			conditions := facts.Cluster.Status.Conditions
 			g.Expect(conditions).To(HaveLen(len(well)))
 			for _, c := range conditions {
@@ -242,7 +304,7 @@ func TestConditions(t *testing.T) {
 				g.Expect(c.ObservedGeneration).To(BeEquivalentTo(7))
 			}
 			before := facts.Cluster.DeepCopy()
-			summarize(facts, p, true, "", now)
+			summarize(facts, p, true, "")
 			g.Expect(facts.Cluster.Status).To(Equal(before.Status), "the same probe writes the same status")
 		})
 	}
@@ -252,14 +314,14 @@ func TestConditions(t *testing.T) {
 func TestConditionsBeforeTheFirstLook(t *testing.T) {
 	g := NewWithT(t)
 	facts, p := seen(t)
-	summarize(facts, probe{}, false, "", now)
+	summarize(facts, probe{}, false, "")
 	g.Expect(facts.Cluster.Status.Conditions).To(HaveLen(len(conditions)))
 	for _, c := range facts.Cluster.Status.Conditions {
 		g.Expect(state{c.Status, c.Reason, c.Message}).To(Equal(unobserved), c.Type)
 	}
-	summarize(facts, p, true, "", now)
+	summarize(facts, p, true, "")
 	before := facts.Cluster.DeepCopy()
-	summarize(facts, probe{}, false, "", now)
+	summarize(facts, probe{}, false, "")
 	g.Expect(facts.Cluster.Status).To(Equal(before.Status))
 }
 
@@ -269,7 +331,7 @@ func TestSummarizeTheRest(t *testing.T) {
 	facts.Machines[1].Spec.Approval = "Pending"
 	p.nodes[1].Ready = false
 	describe(&facts.Machines[1], p)
-	summarize(facts, p, true, "ichor-controller/op/default/op-1", now)
+	summarize(facts, p, true, "ichor-controller/op/default/op-1")
 	status := facts.Cluster.Status
 	status.Conditions = nil
 	g.Expect(status).To(Equal(v1alpha1.TalosClusterStatus{
@@ -287,10 +349,10 @@ func TestSummarizeTheRest(t *testing.T) {
 func TestVersionsAndLeaderAreKept(t *testing.T) {
 	g := NewWithT(t)
 	facts, p := seen(t)
-	summarize(facts, p, true, "", now)
+	summarize(facts, p, true, "")
 	silence(&p, "10.0.0.1")
 	p.kubernetesVersion = ""
-	summarize(facts, p, true, "", now)
+	summarize(facts, p, true, "")
 	g.Expect(facts.Cluster.Status.EtcdLeader).To(Equal("c1-cp-1"))
 	g.Expect(facts.Cluster.Status.KubernetesVersion).To(Equal("v1.35.2"))
 	g.Expect(facts.Cluster.Status.TalosVersions).To(Equal([]string{"v1.13.9"}))

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/cluster/identity"
 	"ichor.maesh.dev/hub/controllers/targets"
 	"ichor.maesh.dev/hub/providers/kube"
 	"ichor.maesh.dev/hub/providers/talos"
@@ -99,7 +100,11 @@ func newMachine(facts targets.Facts, machine found) *v1alpha1.TalosMachine {
 
 // machineName is <cluster>-<node name>, lower case and with dashes for dots, and some of the UUID if that name is taken.
 func machineName(facts targets.Facts, machine talos.Machine) string {
-	name := facts.Cluster.Name + "-" + strings.ReplaceAll(strings.ToLower(machine.NodeName), ".", "-")
+	label := identity.Label(machine.NodeName)
+	if label == "" {
+		return withUUID(facts.Cluster.Name, machine.UUID)
+	}
+	name := facts.Cluster.Name + "-" + label
 	if facts.Machine(name) != nil {
 		return withUUID(name, machine.UUID)
 	}
@@ -222,9 +227,12 @@ func setMachine(machine *v1alpha1.TalosMachine, kind string, status metav1.Condi
 // unmatched says which Node or etcd member has no machine. Nothing means that all have one.
 func unmatched(machines []v1alpha1.TalosMachine, seen probe) string {
 	for _, node := range seen.nodes {
-		if !slices.ContainsFunc(machines, func(m v1alpha1.TalosMachine) bool { return strings.EqualFold(m.Status.NodeName, node.Name) }) {
+		if node.RunsTalos() && !slices.ContainsFunc(machines, func(m v1alpha1.TalosMachine) bool { return strings.EqualFold(m.Status.NodeName, node.Name) }) {
 			return fmt.Sprintf("Node %q has no machine", node.Name)
 		}
+	}
+	if len(seen.unaddressed) > 0 {
+		return fmt.Sprintf("machine %q has no address of its own: all that it tells are shared, or of one link only", seen.unaddressed[0])
 	}
 	for _, machine := range inOrder(seen.machines) {
 		if machine.trouble != "" && atAddress(machines, machine.address) == nil {

@@ -67,7 +67,7 @@ func answering(address string, role v1alpha1.MachineRole, node, uuid string) fou
 }
 
 func seeing(machines ...found) probe {
-	seen := probe{kubernetesVersion: "v1.35.2", machines: map[string]found{}, expires: now.Add(365 * 24 * time.Hour)}
+	seen := probe{kubernetesVersion: "v1.35.2", machines: map[string]found{}}
 	for _, machine := range machines {
 		seen.machines[machine.address] = machine
 		seen.nodes = append(seen.nodes, kube.Node{Name: machine.facts.NodeName, Ready: true, KubeletVersion: "v1.35.2"})
@@ -240,6 +240,7 @@ func TestMachineName(t *testing.T) {
 		"c1-w-1-abcde":   {NodeName: "w-1", UUID: "ABCDEFGH"},
 		"c1-w-1-ab":      {NodeName: "W-1", UUID: "AB"},
 		"c1-w-1-example": {NodeName: "W-1.Example", UUID: "x"},
+		"c1-xyzxy":       {NodeName: "_", UUID: "XYZXYZ"},
 	} {
 		NewWithT(t).Expect(machineName(facts, machine)).To(Equal(want))
 	}
@@ -347,6 +348,10 @@ func TestUnmatched(t *testing.T) {
 		"an unknown address is silent": {func(p *probe, _ *found) {
 			p.machines["10.0.1.9"] = found{address: "10.0.1.9", trouble: "no answer"}
 		}, "the machine at 10.0.1.9 is not known and does not answer: no answer"},
+		"a Node that runs something else": {func(p *probe, _ *found) {
+			p.nodes = append(p.nodes, kube.Node{Name: "nas", OSImage: "Debian GNU/Linux 13"})
+		}, ""},
+		"a machine that is nowhere but at the endpoint (A9)": {func(p *probe, _ *found) { p.unaddressed = []string{"cp-9"} }, `machine "cp-9" has no address of its own: all that it tells are shared, or of one link only`},
 		"a member": {func(_ *probe, f *found) {
 			f.etcd.Members = append(f.etcd.Members, talos.EtcdMember{ID: 0xb2, Hostname: "cp-2"})
 		}, `etcd member "cp-2" (b2) has no machine`},

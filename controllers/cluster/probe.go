@@ -3,12 +3,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"slices"
-	"strings"
 	"sync"
-	"time"
+
+	"k8s.io/utils/clock"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/targets"
@@ -20,11 +19,8 @@ import (
 
 // probe is one look at a whole target, for its conditions and for discovery. Two probes of the same state are equal.
 type probe struct {
-	// credentials says why a credential cannot be used; nothing if both can.
-	credentials credentialTrouble
-
-	// expires is when the first of the two client certificates ends.
-	expires time.Time
+	// kubeconfig and talosconfig say what is wrong with the two credentials.
+	kubeconfig, talosconfig credential
 
 	// kubernetesVersion and nodes are what the Kubernetes API tells; kubeTrouble says why it tells nothing.
 	kubernetesVersion string
@@ -35,12 +31,12 @@ type probe struct {
 	machines     map[string]found
 	talosTrouble string
 
+	// unaddressed are the machines that have no address of their own.
+	unaddressed []string
+
 	// owner is who manages the target, as far as it is written down there.
 	owner ownership
 }
-
-// credentialTrouble is what is wrong with a credential.
-type credentialTrouble struct{ reason, message string }
 
 // found is a machine that discovery came upon.
 type found struct {
@@ -50,6 +46,8 @@ type found struct {
 	etcd    *talos.Etcd
 	// trouble says why facts are not known; etcdTrouble why etcd is not.
 	trouble, etcdTrouble string
+	// rejected is true if the trouble is with the credentials.
+	rejected bool
 }
 
 // prober takes probes.
@@ -57,47 +55,26 @@ type prober struct {
 	credentials *credentials.Store
 	talos       talos.Provider
 	kube        kube.Provider
+	clock       clock.PassiveClock
+	lookup      func(ctx context.Context, host string) ([]string, error)
 }
 
 func (p prober) probe(ctx context.Context, facts targets.Facts) probe {
 	t := facts.Target()
 	var seen probe
-	p.checkCredentials(ctx, t, &seen)
-	if seen.credentials.reason != "" {
-		return seen
+	server := p.checkCredentials(ctx, t, &seen)
+	if !seen.kubeconfig.unusable {
+		p.askKubernetes(ctx, t, &seen)
 	}
-	p.askKubernetes(ctx, t, &seen)
-	if seen.kubeTrouble == "" {
+	if seen.kubeTrouble == "" && !seen.kubeconfig.unusable {
 		seen.owner = p.askOwner(ctx, t, facts.Cluster)
 	} else {
-		seen.owner.trouble = seen.kubeTrouble
+		seen.owner.trouble = cmp.Or(seen.kubeTrouble, unusableKubeconfig)
 	}
-	p.askTalos(ctx, t, facts.Machines, &seen)
+	if !seen.talosconfig.unusable {
+		p.askTalos(ctx, t, facts, shared{hosts: endpointHosts(server, facts.Cluster), lookup: p.lookup}, &seen)
+	}
 	return seen
-}
-
-func (p prober) checkCredentials(ctx context.Context, t target.Target, seen *probe) {
-	kubeconfig, err := p.credentials.Kubeconfig(ctx, t)
-	if err != nil {
-		seen.credentials = troubleWith(err)
-		return
-	}
-	talosconfig, err := p.credentials.Talosconfig(ctx, t)
-	if err != nil {
-		seen.credentials = troubleWith(err)
-		return
-	}
-	seen.expires = talosconfig.Expires
-	if !kubeconfig.Expires.IsZero() && kubeconfig.Expires.Before(seen.expires) {
-		seen.expires = kubeconfig.Expires
-	}
-}
-
-func troubleWith(err error) credentialTrouble {
-	if errors.Is(err, credentials.ErrMissing) {
-		return credentialTrouble{v1alpha1.CredentialsMissingReason, err.Error()}
-	}
-	return credentialTrouble{v1alpha1.CredentialsInvalidReason, err.Error()}
 }
 
 func (p prober) askKubernetes(ctx context.Context, t target.Target, seen *probe) {
@@ -106,17 +83,19 @@ func (p prober) askKubernetes(ctx context.Context, t target.Target, seen *probe)
 		seen.kubeTrouble = kube.Trouble(err)
 		return
 	}
-	if seen.kubernetesVersion, err = reader.Version(ctx); err != nil {
-		seen.kubeTrouble = kube.Trouble(err)
-		return
+	if seen.kubernetesVersion, err = reader.Version(ctx); err == nil {
+		seen.nodes, err = reader.Nodes(ctx)
 	}
-	if seen.nodes, err = reader.Nodes(ctx); err != nil {
+	switch {
+	case kube.Rejected(err):
+		seen.kubeconfig = credential{v1alpha1.KubeconfigRejectedReason, "kubeconfig: " + kube.Trouble(err), true}
+	case err != nil:
 		seen.kubeTrouble = kube.Trouble(err)
 	}
 }
 
 // askTalos asks every machine that is recorded, that Talos' discovery knows, or that has a Node.
-func (p prober) askTalos(ctx context.Context, t target.Target, recorded []v1alpha1.TalosMachine, seen *probe) {
+func (p prober) askTalos(ctx context.Context, t target.Target, facts targets.Facts, endpoints shared, seen *probe) {
 	reader, err := p.talos.Reader(ctx, t)
 	if err != nil {
 		seen.talosTrouble = talos.Trouble(err)
@@ -126,11 +105,12 @@ func (p prober) askTalos(ctx context.Context, t target.Target, recorded []v1alph
 	if err != nil {
 		seen.talosTrouble = talos.Trouble(err)
 	}
-	candidates := candidates(recorded, members, seen.nodes)
-	seen.machines = make(map[string]found, len(candidates))
+	candidates := newCandidates(ctx, endpoints, facts.Machines, members, seen.nodes)
+	seen.unaddressed = candidates.unaddressed
+	seen.machines = make(map[string]found, len(candidates.roles))
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	for address, role := range candidates {
+	for address, role := range candidates.roles {
 		group.Go(func() {
 			machine := ask(ctx, reader, address, role)
 			mu.Lock()
@@ -139,13 +119,26 @@ func (p prober) askTalos(ctx context.Context, t target.Target, recorded []v1alph
 		})
 	}
 	group.Wait()
+	if talos.Rejected(err) && allRejected(seen.machines) {
+		seen.talosconfig = credential{v1alpha1.TalosconfigRejectedReason, "talosconfig: " + seen.talosTrouble, true}
+	}
+}
+
+// allRejected says whether no machine told anything but that it does not accept the credentials.
+func allRejected(machines map[string]found) bool {
+	for _, machine := range machines {
+		if !machine.rejected {
+			return false
+		}
+	}
+	return true
 }
 
 func ask(ctx context.Context, reader talos.Reader, address string, role v1alpha1.MachineRole) found {
 	machine := found{address: address, role: role}
 	var err error
 	if machine.facts, err = reader.Machine(ctx, address); err != nil {
-		machine.trouble = talos.Trouble(err)
+		machine.trouble, machine.rejected = talos.Trouble(err), talos.Rejected(err)
 		return machine
 	}
 	if role != v1alpha1.ControlPlaneRole {
@@ -158,41 +151,6 @@ func ask(ctx context.Context, reader talos.Reader, address string, role v1alpha1
 	}
 	machine.etcd = &etcd
 	return machine
-}
-
-// candidates are the addresses to ask, with roles: one per machine. Talos' discovery may be off, and then the Nodes tell.
-func candidates(recorded []v1alpha1.TalosMachine, members []talos.Member, nodes []kube.Node) map[string]v1alpha1.MachineRole {
-	roles := map[string]v1alpha1.MachineRole{}
-	known := map[string]bool{} // By any address or host name.
-	add := func(role v1alpha1.MachineRole, host string, addresses []string) {
-		names := slices.Clone(addresses)
-		if host != "" { // A record whose status is lost has none, and two of those are two machines.
-			names = append(names, strings.ToLower(host))
-		}
-		if slices.ContainsFunc(names, func(name string) bool { return known[name] }) {
-			return
-		}
-		for _, name := range names {
-			known[name] = true
-		}
-		roles[addresses[0]] = role
-	}
-	for i := range recorded {
-		if machine := &recorded[i]; machine.Spec.Address != "" {
-			add(machine.Spec.Role, machine.Status.NodeName, []string{machine.Spec.Address})
-		}
-	}
-	for _, member := range members {
-		if len(member.Addresses) > 0 {
-			add(roleOf(member.ControlPlane), member.Hostname, member.Addresses)
-		}
-	}
-	for _, node := range nodes {
-		if len(node.Addresses) > 0 {
-			add(roleOf(node.ControlPlane), node.Name, node.Addresses)
-		}
-	}
-	return roles
 }
 
 func roleOf(controlPlane bool) v1alpha1.MachineRole {

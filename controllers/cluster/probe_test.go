@@ -3,7 +3,8 @@
 package cluster
 
 import (
-	"fmt"
+	"context"
+	"errors"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -11,7 +12,6 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/targets"
-	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/providers/kube"
 	kubefake "ichor.maesh.dev/hub/providers/kube/fake"
 	"ichor.maesh.dev/hub/providers/talos"
@@ -36,6 +36,9 @@ func TestCandidates(t *testing.T) {
 		members  []talos.Member
 		nodes    []kube.Node
 		want     roles
+
+		endpoint    string
+		unaddressed []string
 	}{
 		"nothing":           {want: roles{}},
 		"members":           {members: []talos.Member{cp1, w1}, want: roles{"10.0.0.1": "ControlPlane", "10.0.1.1": "Worker"}},
@@ -44,7 +47,61 @@ func TestCandidates(t *testing.T) {
 		"known by name":     {recorded: []v1alpha1.TalosMachine{recorded("c1-w-1", "w-1", "Worker", "192.168.0.7", "u1")}, members: []talos.Member{w1}, want: roles{"192.168.0.7": "Worker"}},
 		"Node of a member":  {members: []talos.Member{w1}, nodes: []kube.Node{{Name: "w-1", Addresses: []string{"192.168.0.7"}}}, want: roles{"10.0.1.1": "Worker"}},
 		"Node by another":   {members: []talos.Member{cp1}, nodes: []kube.Node{{Name: "renamed", Addresses: []string{"fd00::1"}}}, want: roles{"10.0.0.1": "ControlPlane"}},
-		"without addresses": {recorded: []v1alpha1.TalosMachine{recorded("c1-x", "x", "Worker", "", "u1")}, members: []talos.Member{{Hostname: "y"}}, nodes: []kube.Node{{Name: "z"}}, want: roles{}},
+		"without addresses": {recorded: []v1alpha1.TalosMachine{recorded("c1-x", "x", "Worker", "", "u1")}, members: []talos.Member{{Hostname: "y"}}, nodes: []kube.Node{{Name: "z"}}, want: roles{}, unaddressed: []string{"y"}},
+		"a virtual IP that a machine has now (A9)": {
+			members:  []talos.Member{{Hostname: "cp-1", Addresses: []string{"10.0.0.100", "10.0.0.1"}, ControlPlane: true}, {Hostname: "cp-2", Addresses: []string{"10.0.0.2"}, ControlPlane: true}},
+			endpoint: "10.0.0.100", want: roles{"10.0.0.1": "ControlPlane", "10.0.0.2": "ControlPlane"},
+		},
+		"a virtual IP by name (A9)": {
+			members:  []talos.Member{{Hostname: "cp-1", Addresses: []string{"10.0.0.100", "10.0.0.1"}, ControlPlane: true}},
+			endpoint: "api.example.org", want: roles{"10.0.0.1": "ControlPlane"},
+		},
+		"a virtual IP that moved from a known machine (A9)": {
+			recorded: []v1alpha1.TalosMachine{recorded("c1-cp-1", "cp-1", "ControlPlane", "10.0.0.1", "u1")},
+			members:  []talos.Member{{Hostname: "cp-1", Addresses: []string{"10.0.0.1", "10.0.0.100"}, ControlPlane: true}},
+			nodes:    []kube.Node{{Name: "cp-1", Addresses: []string{"10.0.0.1"}, ControlPlane: true}, {Name: "cp-2", Addresses: []string{"10.0.0.100", "10.0.0.2"}, ControlPlane: true}},
+			endpoint: "10.0.0.100", want: roles{"10.0.0.1": "ControlPlane", "10.0.0.2": "ControlPlane"},
+		},
+		"an address that two machines tell of (A9)": {
+			members: []talos.Member{{Hostname: "cp-1", Addresses: []string{"10.0.0.50", "10.0.0.1"}, ControlPlane: true}, {Hostname: "cp-2", Addresses: []string{"10.0.0.50", "10.0.0.2"}, ControlPlane: true}},
+			want:    roles{"10.0.0.1": "ControlPlane", "10.0.0.2": "ControlPlane"},
+		},
+		"nothing but an address that two machines tell of": {
+			members: []talos.Member{{Hostname: "w-2", Addresses: []string{"10.0.0.50"}}, {Hostname: "w-1", Addresses: []string{"10.0.0.50"}}},
+			want:    roles{}, unaddressed: []string{"w-1", "w-2"},
+		},
+		"one control plane, at the endpoint": {
+			members: []talos.Member{{Hostname: "cp-1", Addresses: []string{"10.0.0.1"}, ControlPlane: true}}, endpoint: "10.0.0.1", want: roles{"10.0.0.1": "ControlPlane"},
+		},
+		"addresses that mean nothing elsewhere": {
+			members: []talos.Member{{Hostname: "w-1", Addresses: []string{"127.0.0.1", "169.254.1.1", "fe80::1", "FD00::7"}}}, want: roles{"fd00::7": "Worker"},
+		},
+		"an address in another spelling": {
+			recorded: []v1alpha1.TalosMachine{recorded("c1-w-1", "", "Worker", "FD00:0::7", "u1")},
+			members:  []talos.Member{{Hostname: "w-1", Addresses: []string{"fd00::7"}}}, want: roles{"FD00:0::7": "Worker"},
+		},
+		"two machines of one name are two (B7)": {
+			members: []talos.Member{{Hostname: "w-1", Addresses: []string{"10.0.1.1"}}, {Hostname: "W-1", Addresses: []string{"10.0.1.2"}}},
+			want:    roles{"10.0.1.1": "Worker", "10.0.1.2": "Worker"},
+		},
+		"and stay two when one is recorded": {
+			recorded: []v1alpha1.TalosMachine{recorded("c1-w-1", "w-1", "Worker", "10.0.1.1", "u1")},
+			members:  []talos.Member{{Hostname: "w-1", Addresses: []string{"10.0.1.1"}}, {Hostname: "w-1", Addresses: []string{"10.0.1.2"}}},
+			want:     roles{"10.0.1.1": "Worker", "10.0.1.2": "Worker"},
+		},
+		"a full name and a short one (B5)": {
+			members: []talos.Member{{Hostname: "w-1", Addresses: []string{"10.0.1.1"}}}, nodes: []kube.Node{{Name: "W-1.example.org", Addresses: []string{"192.168.0.7"}}},
+			want: roles{"10.0.1.1": "Worker"},
+		},
+		"equal short names in two domains (B5)": {
+			members: []talos.Member{{Hostname: "w-1.a.example", Addresses: []string{"10.0.1.1"}}, {Hostname: "w-1.b.example", Addresses: []string{"10.0.1.2"}}},
+			nodes:   []kube.Node{{Name: "w-1.b.example", Addresses: []string{"192.168.0.8"}}, {Name: "w-1.a.example", Addresses: []string{"192.168.0.7"}}},
+			want:    roles{"10.0.1.1": "Worker", "10.0.1.2": "Worker"},
+		},
+		"a Node that runs something else": {
+			nodes: []kube.Node{{Name: "nas", Addresses: []string{"10.0.1.1"}, OSImage: "Debian GNU/Linux 13"}, {Name: "w-1", Addresses: []string{"10.0.1.2"}, OSImage: "Talos (v1.13.9)"}},
+			want:  roles{"10.0.1.2": "Worker"},
+		},
 		"records whose status was lost in a move": {
 			recorded: []v1alpha1.TalosMachine{
 				recorded("c1-cp-1", "", "ControlPlane", "10.0.0.1", "u1"), recorded("c1-cp-2", "", "ControlPlane", "10.0.0.2", "u2"), recorded("c1-w-1", "", "Worker", "10.0.1.1", "u3"),
@@ -53,9 +110,28 @@ func TestCandidates(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(candidates(row.recorded, row.members, row.nodes)).To(Equal(row.want))
+			found := newCandidates(t.Context(), endpoints(row.endpoint), row.recorded, row.members, row.nodes)
+			NewWithT(t).Expect(found.roles).To(Equal(row.want))
+			NewWithT(t).Expect(found.unaddressed).To(Equal(row.unaddressed))
 		})
 	}
+}
+
+// endpoints know one host, and that api.example.org is 10.0.0.100.
+func endpoints(host string) shared {
+	return shared{hosts: []string{host}, lookup: func(_ context.Context, name string) ([]string, error) {
+		if name != "api.example.org" {
+			return nil, errors.New("no such host")
+		}
+		return []string{"10.0.0.100"}, nil
+	}}
+}
+
+func TestEndpointHosts(t *testing.T) {
+	g := NewWithT(t)
+	cluster := &v1alpha1.TalosCluster{Spec: v1alpha1.TalosClusterSpec{ControlPlaneEndpoint: &v1alpha1.APIEndpoint{Host: "api.example.org", Port: 6443}}}
+	g.Expect(endpointHosts("https://[fd00::1]:6443", cluster)).To(Equal([]string{"fd00::1", "api.example.org"}))
+	g.Expect(endpointHosts("", &v1alpha1.TalosCluster{})).To(BeEmpty())
 }
 
 func TestAskTalosAndKubernetes(t *testing.T) {
@@ -70,7 +146,7 @@ func TestAskTalosAndKubernetes(t *testing.T) {
 
 	var seen probe
 	p.askKubernetes(t.Context(), target.Target{}, &seen)
-	p.askTalos(t.Context(), target.Target{}, nil, &seen)
+	p.askTalos(t.Context(), target.Target{}, targets.Facts{}, endpoints(""), &seen)
 	g.Expect(seen).To(Equal(probe{
 		kubernetesVersion: "v1.35.2",
 		nodes:             []kube.Node{{Name: "cp-1", Ready: true}},
@@ -93,16 +169,4 @@ func TestAskTellsEtcdTrouble(t *testing.T) {
 		address: "10.0.0.1", role: "ControlPlane", facts: talos.Machine{NodeName: "cp-1", UUID: "u1"},
 		etcdTrouble: "Unimplemented: status is only available on control plane nodes",
 	}))
-}
-
-// Case A10: trouble with a credential is told as that, and nothing is asked with it.
-func TestCaseA10CredentialTrouble(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(troubleWith(fmt.Errorf("secret default/c1-kubeconfig is %w", credentials.ErrMissing))).To(Equal(credentialTrouble{"Missing", "secret default/c1-kubeconfig is missing"}))
-	g.Expect(troubleWith(fmt.Errorf("kubeconfig is %w: no", credentials.ErrInvalid))).To(Equal(credentialTrouble{"Invalid", "kubeconfig is invalid: no"}))
-
-	c := newClient(t)
-	p := prober{credentials: &credentials.Store{Reader: c}, talos: talosfake.New(), kube: kubefake.New()}
-	seen := p.probe(t.Context(), targets.Facts{Cluster: &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}}})
-	g.Expect(seen).To(Equal(probe{credentials: credentialTrouble{"Missing", "secret default/c1-kubeconfig is missing"}}))
 }

@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -30,6 +32,7 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
 	"ichor.maesh.dev/hub/controllers/observe"
+	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/targets"
 	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/providers/kube"
@@ -82,8 +85,10 @@ type Reconciler struct {
 func New(ctx context.Context, options Options) *Reconciler {
 	r := &Reconciler{
 		Options: options,
-		prober:  prober{credentials: options.Credentials, talos: options.Talos, kube: options.Kube},
-		wakes:   make(chan event.GenericEvent, 1024),
+		prober: prober{
+			credentials: options.Credentials, talos: options.Talos, kube: options.Kube, clock: options.Clock, lookup: net.DefaultResolver.LookupHost,
+		},
+		wakes: make(chan event.GenericEvent, 1024),
 	}
 	r.observer = observe.New(ctx, options.Clock, options.Probes, func(key types.NamespacedName) {
 		cluster := &v1alpha1.TalosCluster{}
@@ -103,7 +108,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 		For(&v1alpha1.TalosCluster{}).
 		Watches(&v1alpha1.TalosMachine{}, ofCluster).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(r.lookAgain)).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.lookAgain)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.lookAgainWithSecret)).
 		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{}).
 		WatchesRawSource(source.Channel(r.wakes, &handler.EnqueueRequestForObject{})).
 		WithOptions(options).
@@ -128,6 +133,25 @@ func (r *Reconciler) lookAgain(ctx context.Context, object client.Object) []reco
 	return requests
 }
 
+// lookAgainWithSecret is lookAgain for every cluster that takes a credential from a Secret, whichever cluster its label names.
+func (r *Reconciler) lookAgainWithSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+	requests := r.lookAgain(ctx, secret)
+	list := &v1alpha1.TalosClusterList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(secret.GetNamespace())); err != nil {
+		return requests // The next probe sees it, a few seconds later.
+	}
+	for i := range list.Items {
+		cluster := &list.Items[i]
+		key := client.ObjectKeyFromObject(cluster)
+		uses := secret.GetName() == cluster.KubeconfigSecretName() || secret.GetName() == cluster.TalosconfigSecretName()
+		if uses && !slices.Contains(requests, reconcile.Request{NamespacedName: key}) {
+			r.observer.Invalidate(key)
+			requests = append(requests, reconcile.Request{NamespacedName: key})
+		}
+	}
+	return requests
+}
+
 // Reconcile writes down what the last probe of a target tells.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	facts, err := targets.Load(ctx, r.Client, req.NamespacedName)
@@ -148,7 +172,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	summarize(facts, seen, fresh, holder, r.Clock.Now())
+	summarize(facts, seen, fresh, holder)
+	measure(facts.Cluster)
 	if apiequality.Semantic.DeepEqual(before.Status, facts.Cluster.Status) {
 		return ctrl.Result{}, trouble
 	}
@@ -168,6 +193,7 @@ func ignoreRaces(err error) error {
 
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.observer.Keep(key, nil)
+	unmeasure(key)
 	for _, forgetter := range r.Forgetters {
 		forgetter.Forget(key)
 	}
@@ -210,8 +236,8 @@ func (r *Reconciler) endInitialApproval(ctx context.Context, facts *targets.Fact
 
 // complete says whether a probe saw a whole cluster, and every part of it has a machine.
 func complete(machines []v1alpha1.TalosMachine, seen probe) bool {
-	return seen.credentials.reason == "" && seen.kubeTrouble == "" && seen.talosTrouble == "" && len(seen.nodes) > 0 &&
-		allAnswer(seen) && unmatched(machines, seen) == ""
+	return observed(seen) && len(seen.nodes) > 0 && allAnswer(seen) &&
+		gate.Duplicate(pointers(machines)) == "" && twins(seen) == "" && unmatched(machines, seen) == ""
 }
 
 // allAnswer says whether every machine answered, and every control plane told of etcd.

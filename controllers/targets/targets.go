@@ -96,6 +96,7 @@ func Target(cluster *v1alpha1.TalosCluster) target.Target {
 		KubeconfigSecret:   cluster.KubeconfigSecretName(),
 		TalosconfigSecret:  cluster.TalosconfigSecretName(),
 		TalosconfigContext: cluster.TalosconfigContext(),
+		AllowInsecure:      cluster.AllowsInsecure(),
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/verify"
 	"ichor.maesh.dev/hub/providers/credentials"
 )
 
@@ -33,40 +33,92 @@ type Import struct {
 	// Kubeconfig and Talosconfig are the contents of the files.
 	Kubeconfig, Talosconfig []byte
 
+	// KubeContext is the context of the kubeconfig; empty means the current one, else the only one.
+	KubeContext string
+
 	// TalosContext is the context of the talosconfig; empty means the one named like the cluster, else the only one.
 	TalosContext string
+
+	// AllowInsecure lets a kubeconfig through that has insecure-skip-tls-verify.
+	AllowInsecure bool
+
+	// Offline leaves out the look at the target, for one that cannot be reached from here or now.
+	Offline bool
 }
 
-// Import makes the hub manage a target: two Secrets, a Cluster and a TalosCluster. It writes nothing unless both files are usable, and
-// doing it again brings new credentials or finishes what an earlier attempt left.
+// Verifier opens a target with credentials that nobody has stored yet, and says what is wrong with them.
+type Verifier func(context.Context, *credentials.Kubeconfig, *credentials.Talosconfig) error
+
+// Import makes the hub manage a target: two Secrets, a Cluster and a TalosCluster. It writes nothing unless both files are usable and open
+// the same cluster, and doing it again brings new credentials or finishes what an earlier attempt left.
 func (s *Service) Import(ctx context.Context, in Import) (*v1alpha1.TalosCluster, error) {
 	if problems := validation.IsDNS1123Label(in.Name); len(problems) > 0 {
 		return nil, fmt.Errorf("name %q: %s", in.Name, problems[0])
 	}
-	kubeconfig, err := credentials.ParseKubeconfig(in.Kubeconfig)
+	read, err := s.read(in)
 	if err != nil {
 		return nil, err
 	}
-	talosconfig, err := credentials.ParseTalosconfig(in.Talosconfig, in.TalosContext, in.Name)
+	endpoint, err := endpointOf(read.kubeconfig.Config.Host)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.refuseExpired("kubeconfig", kubeconfig.Expires); err != nil {
+	if err := s.verify(ctx, in, read); err != nil {
 		return nil, err
 	}
-	if err := s.refuseExpired("talosconfig", talosconfig.Expires); err != nil {
-		return nil, err
-	}
-	endpoint, err := endpointOf(kubeconfig.Config.Host)
-	if err != nil {
-		return nil, err
-	}
-	return s.write(ctx, in, endpoint)
+	return s.write(ctx, in, read, endpoint)
 }
 
-func (s *Service) refuseExpired(file string, expires time.Time) error {
-	if !expires.IsZero() && s.Now().After(expires) {
-		return fmt.Errorf("%s is %w: its client certificate ended on %s", file, credentials.ErrInvalid, expires.UTC().Format(time.DateOnly))
+// opened are the files that an import brings, read and cut down to what is needed.
+type opened struct {
+	kubeconfig  *credentials.Kubeconfig
+	talosconfig *credentials.Talosconfig
+
+	// kube and talos are the contents of the Secrets: of files with several contexts nothing but the chosen one.
+	kube, talos []byte
+}
+
+func (s *Service) read(in Import) (opened, error) {
+	read := opened{kube: in.Kubeconfig, talos: in.Talosconfig}
+	var err error
+	read.kubeconfig, err = credentials.ParseKubeconfig(in.Kubeconfig, credentials.KubeconfigOptions{Context: in.KubeContext, AllowInsecure: in.AllowInsecure})
+	if err != nil {
+		return opened{}, err
+	}
+	if read.talosconfig, err = credentials.ParseTalosconfig(in.Talosconfig, in.TalosContext, in.Name); err != nil {
+		return opened{}, err
+	}
+	for _, file := range []struct {
+		name    string
+		problem *credentials.Problem
+	}{{"kubeconfig", read.kubeconfig.Check(s.Now())}, {"talosconfig", read.talosconfig.Check(s.Now())}} {
+		if file.problem != nil {
+			return opened{}, fmt.Errorf("%s is %w: %s", file.name, credentials.ErrInvalid, file.problem.Message)
+		}
+	}
+	if read.kubeconfig.Several() {
+		if read.kube, err = read.kubeconfig.Minify(); err != nil {
+			return opened{}, err
+		}
+	}
+	if read.talosconfig.Several() {
+		if read.talos, err = read.talosconfig.Minify(); err != nil {
+			return opened{}, err
+		}
+	}
+	return read, nil
+}
+
+func (s *Service) verify(ctx context.Context, in Import, read opened) error {
+	if in.Offline {
+		return nil
+	}
+	verifier := s.Verifier
+	if verifier == nil {
+		verifier = verify.Live
+	}
+	if err := verifier(ctx, read.kubeconfig, read.talosconfig); err != nil {
+		return fmt.Errorf("%w; to import it without a look at it: --offline", err)
 	}
 	return nil
 }
@@ -86,7 +138,7 @@ func endpointOf(server string) (v1alpha1.APIEndpoint, error) {
 }
 
 // write makes the Cluster first, since the others belong to it, and the TalosCluster last, since the hub starts with it.
-func (s *Service) write(ctx context.Context, in Import, endpoint v1alpha1.APIEndpoint) (*v1alpha1.TalosCluster, error) {
+func (s *Service) write(ctx context.Context, in Import, read opened, endpoint v1alpha1.APIEndpoint) (*v1alpha1.TalosCluster, error) {
 	cluster, err := s.ensureCluster(ctx, in, endpoint)
 	if err != nil {
 		return nil, err
@@ -100,8 +152,8 @@ func (s *Service) write(ctx context.Context, in Import, endpoint v1alpha1.APIEnd
 		kind      corev1.SecretType
 		data      []byte
 	}{
-		{talosCluster.KubeconfigSecretName(), credentials.KubeconfigKey, clusterv1.ClusterSecretType, in.Kubeconfig},
-		{talosCluster.TalosconfigSecretName(), credentials.TalosconfigKey, corev1.SecretTypeOpaque, in.Talosconfig},
+		{talosCluster.KubeconfigSecretName(), credentials.KubeconfigKey, clusterv1.ClusterSecretType, read.kube},
+		{talosCluster.TalosconfigSecretName(), credentials.TalosconfigKey, corev1.SecretTypeOpaque, read.talos},
 	} {
 		object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: secret.name}}
 		_, err := controllerutil.CreateOrPatch(ctx, s.Client, object, func() error {
@@ -123,17 +175,29 @@ func (s *Service) write(ctx context.Context, in Import, endpoint v1alpha1.APIEnd
 			metav1.SetMetaDataAnnotation(&talosCluster.ObjectMeta, v1alpha1.OwnerIDAnnotation, uuid.NewString())
 		}
 		talosCluster.Spec.ControlPlaneEndpoint = &endpoint
-		if in.TalosContext != "" || talosCluster.TalosconfigContext() != "" { // What was checked is what is used from now on.
-			access := ptr.Deref(talosCluster.Spec.Access, v1alpha1.AccessSpec{})
-			access.TalosconfigContext = in.TalosContext
-			talosCluster.Spec.Access = &access
-		}
+		talosCluster.Spec.Access = access(talosCluster.Spec.Access, in, read)
 		return s.belong(talosCluster, cluster)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("writing TalosCluster %s/%s: %w", in.Namespace, in.Name, err)
 	}
 	return talosCluster, nil
+}
+
+// access says how the Secrets are used: what was checked is what is used from now on.
+func access(before *v1alpha1.AccessSpec, in Import, read opened) *v1alpha1.AccessSpec {
+	after := ptr.Deref(before, v1alpha1.AccessSpec{})
+	after.TalosconfigContext = in.TalosContext
+	switch {
+	case read.kubeconfig.Config.Insecure:
+		after.KubernetesServerVerification = v1alpha1.ServerVerificationSkipped
+	case after.KubernetesServerVerification == v1alpha1.ServerVerificationSkipped:
+		after.KubernetesServerVerification = ""
+	}
+	if before == nil && after == (v1alpha1.AccessSpec{}) {
+		return nil
+	}
+	return &after
 }
 
 // ensureCluster makes the Cluster, or takes the one that an earlier import made. A Cluster of somebody else is left alone.

@@ -5,6 +5,8 @@ package service
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +32,7 @@ func TestImport(t *testing.T) {
 	imported, err := w.Import(w.ctx, in)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(imported.Name).To(Equal("c1"))
+	w.g.Expect(w.verified).To(Equal([]string{"https://10.0.0.10:6443"}))
 	w.g.Expect(w.writes).To(Equal([]string{"create Cluster", "create Secret", "create Secret", "create TalosCluster"}), "the hub starts with the TalosCluster")
 
 	capi := &clusterv1.Cluster{}
@@ -226,6 +229,59 @@ func TestImportFinishesWhatWasLeft(t *testing.T) {
 	w.get(&v1alpha1.TalosCluster{}, "c1")
 }
 
+var anyAuthority = regexp.MustCompile(`certificate-authority-data: .*`)
+
+// What does not open the cluster is refused, unless nobody is to look.
+func TestImportLooksAtTheTarget(t *testing.T) {
+	w, in := newWorld(t), brought(t)
+	w.refusal = errors.New("talosconfig: no endpoint opens the Talos API: 10.0.0.1: no answer")
+	_, err := w.Import(w.ctx, in)
+	w.g.Expect(err).To(MatchError("talosconfig: no endpoint opens the Talos API: 10.0.0.1: no answer; to import it without a look at it: --offline"))
+	w.g.Expect(err).To(MatchError(w.refusal))
+	w.g.Expect(w.writes).To(BeEmpty())
+
+	in.Offline = true
+	_, err = w.Import(w.ctx, in)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(w.verified).To(HaveLen(1))
+}
+
+// Consent to an unchecked server is kept for as long as the kubeconfig needs it.
+func TestImportKeepsConsent(t *testing.T) {
+	w, in := newWorld(t), brought(t)
+	secure := in.Kubeconfig
+	in.Kubeconfig = anyAuthority.ReplaceAll(secure, []byte("insecure-skip-tls-verify: true}}],"))
+	in.AllowInsecure = true
+	imported, err := w.Import(w.ctx, in)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(imported.Spec.Access).To(Equal(&v1alpha1.AccessSpec{KubernetesServerVerification: "Skipped"}))
+	w.g.Expect(imported.AllowsInsecure()).To(BeTrue())
+	in.Kubeconfig = secure
+	imported, err = w.Import(w.ctx, in)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(imported.AllowsInsecure()).To(BeFalse(), "a flag that was not needed allows nothing")
+}
+
+// Of a file with several contexts, only the chosen one gets into the Secret.
+func TestImportLeavesOtherContextsOut(t *testing.T) {
+	w, in := newWorld(t), brought(t)
+	in.Kubeconfig = []byte(strings.NewReplacer(
+		"contexts: [", "contexts: [{name: other, context: {cluster: x, user: other}}, ", "users: [", "users: [{name: other, user: {token: secret}}, ").Replace(string(in.Kubeconfig)))
+	in.Talosconfig = []byte(strings.Replace(string(in.Talosconfig), "contexts: {", "contexts: {other: {endpoints: [10.9.9.9]}, ", 1))
+	in.TalosContext = "x"
+	_, err := w.Import(w.ctx, in)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	kube, talos := &corev1.Secret{}, &corev1.Secret{}
+	w.get(kube, "c1-kubeconfig")
+	w.get(talos, "c1-talosconfig")
+	w.g.Expect(string(kube.Data["value"])).NotTo(ContainSubstring("secret"))
+	w.g.Expect(string(talos.Data["talosconfig"])).NotTo(ContainSubstring("10.9.9.9"))
+	_, err = credentials.ParseKubeconfig(kube.Data["value"], credentials.KubeconfigOptions{})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	_, err = credentials.ParseTalosconfig(talos.Data["talosconfig"], "x", "c1")
+	w.g.Expect(err).NotTo(HaveOccurred())
+}
+
 // What cannot be used is refused before anything is written.
 func TestImportRefuses(t *testing.T) {
 	expired := func(in *Import, t *testing.T) {
@@ -234,17 +290,25 @@ func TestImportRefuses(t *testing.T) {
 	expiredTalos := func(in *Import, t *testing.T) {
 		_, in.Talosconfig = files(t, "https://10.0.0.10", now.Add(-time.Second))
 	}
+	insecure := func(in *Import, _ *testing.T) {
+		in.Kubeconfig = anyAuthority.ReplaceAll(in.Kubeconfig, []byte("insecure-skip-tls-verify: true}}],"))
+	}
 	for name, row := range map[string]struct {
 		change  func(*Import, *testing.T)
 		err     string
 		invalid bool
 	}{
-		"a name that is none":      {func(in *Import, _ *testing.T) { in.Name = "C_1" }, `name "C_1": `, false},
-		"no kubeconfig":            {func(in *Import, _ *testing.T) { in.Kubeconfig = nil }, "kubeconfig is invalid: ", true},
-		"no talosconfig":           {func(in *Import, _ *testing.T) { in.Talosconfig = nil }, "talosconfig is invalid: ", true},
-		"no such context (A7)":     {func(in *Import, _ *testing.T) { in.TalosContext = "y" }, `talosconfig is invalid: context "y" is not among the contexts ["x"]`, true},
-		"an old kubeconfig (A10)":  {expired, "kubeconfig is invalid: its client certificate ended on 2026-01-02", true},
-		"an old talosconfig (A10)": {expiredTalos, "talosconfig is invalid: its client certificate ended on 2026-01-02", true},
+		"a name that is none":            {func(in *Import, _ *testing.T) { in.Name = "C_1" }, `name "C_1": `, false},
+		"no kubeconfig":                  {func(in *Import, _ *testing.T) { in.Kubeconfig = nil }, "kubeconfig is invalid: ", true},
+		"no talosconfig":                 {func(in *Import, _ *testing.T) { in.Talosconfig = nil }, "talosconfig is invalid: ", true},
+		"no such context (A7)":           {func(in *Import, _ *testing.T) { in.TalosContext = "y" }, `talosconfig is invalid: context "y" is not among the contexts ["x"]`, true},
+		"an old kubeconfig (A10)":        {expired, `kubeconfig is invalid: the client certificate of user "x" ended on 2026-01-02`, true},
+		"an old talosconfig (A10)":       {expiredTalos, `talosconfig is invalid: the client certificate of context "x" ended on 2026-01-02`, true},
+		"insecure without consent (A14)": {insecure, "insecure-skip-tls-verify is set; give certificate-authority-data instead, or allow it with --allow-insecure-kubeconfig", true},
+		"the files swapped": {func(in *Import, _ *testing.T) {
+			in.Kubeconfig, in.Talosconfig = in.Talosconfig, in.Kubeconfig
+		}, "kubeconfig is invalid: it is a talosconfig and no kubeconfig", true},
+		"no such context of the kubeconfig": {func(in *Import, _ *testing.T) { in.KubeContext = "y" }, `kubeconfig is invalid: context "y" is not among the contexts ["x"]`, true},
 		"a port that is none at all": {func(in *Import, t *testing.T) {
 			in.Kubeconfig, _ = files(t, "https://10.0.0.10:https", now.Add(time.Hour))
 		}, "kubeconfig is invalid: ", true},
@@ -256,6 +320,7 @@ func TestImportRefuses(t *testing.T) {
 			w.g.Expect(err).To(MatchError(ContainSubstring(row.err)))
 			w.g.Expect(errors.Is(err, credentials.ErrInvalid)).To(Equal(row.invalid))
 			w.g.Expect(w.writes).To(BeEmpty())
+			w.g.Expect(w.verified).To(BeEmpty(), "what is wrong by itself is not tried")
 		})
 	}
 	for name, row := range map[string]struct {

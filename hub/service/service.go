@@ -36,6 +36,9 @@ type Service struct {
 
 	// Now tells the time.
 	Now func() time.Time
+
+	// Verifier looks at the targets that are imported; nil is verify.Live.
+	Verifier Verifier
 }
 
 // NotFoundError means that something which the user named does not exist.
@@ -104,6 +107,19 @@ func (s *Service) SetHold(ctx context.Context, machine *v1alpha1.TalosMachine, h
 	}
 	if err := s.Client.Patch(ctx, patched, client.MergeFrom(machine)); err != nil {
 		return fmt.Errorf("changing the hold of machine %s: %w", machine.Name, err)
+	}
+	return nil
+}
+
+// Approve lets the hub work on a machine that was found after the initial discovery.
+func (s *Service) Approve(ctx context.Context, machine *v1alpha1.TalosMachine) error {
+	if machine.Spec.Approval == v1alpha1.Approved {
+		return fmt.Errorf("machine %s is approved already: %w", machine.Name, ErrNothingToDo)
+	}
+	patched := machine.DeepCopy()
+	patched.Spec.Approval = v1alpha1.Approved
+	if err := s.Client.Patch(ctx, patched, client.MergeFrom(machine)); err != nil {
+		return fmt.Errorf("approving machine %s: %w", machine.Name, err)
 	}
 	return nil
 }

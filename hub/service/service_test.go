@@ -118,3 +118,26 @@ func TestDelete(t *testing.T) {
 	w.g.Expect(err).To(MatchError(`there is no operation "op" in namespace "default"; list them with: ichor operation list`))
 	w.g.Expect(w.Delete(w.ctx, operation("op", "c1"))).To(MatchError(HavePrefix("deleting operation op: ")))
 }
+
+// A machine is approved by whoever may change it, once.
+func TestApprove(t *testing.T) {
+	late := machine("c1-w-9", "c1", "w-9.example.org", "Worker")
+	late.Spec.Approval = "Pending"
+	w := newWorld(t, late)
+	for _, name := range []string{"c1-w-9", "W-9.example.org"} {
+		found, err := w.Machine(w.ctx, "default", "", name)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		w.g.Expect(found.Name).To(Equal("c1-w-9"))
+	}
+	w.fail = func(string) error { return errors.New("forbidden") }
+	w.g.Expect(w.Approve(w.ctx, late)).To(MatchError("approving machine c1-w-9: forbidden"))
+	w.fail = func(string) error { return nil }
+	w.writes = nil
+	w.g.Expect(w.Approve(w.ctx, late)).To(Succeed())
+	w.g.Expect(w.writes).To(Equal([]string{"patch TalosMachine"}))
+	after := &v1alpha1.TalosMachine{}
+	w.get(after, "c1-w-9")
+	w.g.Expect(after.Spec.Approval).To(BeEquivalentTo("Approved"))
+	w.g.Expect(w.Approve(w.ctx, after)).To(MatchError(ErrNothingToDo))
+	w.g.Expect(w.writes).To(HaveLen(1))
+}

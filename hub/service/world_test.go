@@ -8,6 +8,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/scheme"
+	"ichor.maesh.dev/hub/providers/credentials"
 )
 
 var (
@@ -40,13 +42,22 @@ type world struct {
 	ctx    context.Context
 	writes []string
 	fail   func(write string) error
+
+	// verified are the servers of the kubeconfigs that were looked at; refusal is what the look says.
+	verified []string
+	refusal  error
+}
+
+func (w *world) verify(_ context.Context, kubeconfig *credentials.Kubeconfig, _ *credentials.Talosconfig) error {
+	w.verified = append(w.verified, kubeconfig.Config.Host)
+	return w.refusal
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := &world{g: NewWithT(t), ctx: t.Context(), fail: func(string) error { return nil }}
 	s := scheme.New()
-	w.Service = &Service{Now: func() time.Time { return now }, Client: fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).
+	w.Service = &Service{Now: func() time.Time { return now }, Verifier: w.verify, Client: fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.TalosCluster{}, &v1alpha1.TalosOperation{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
@@ -128,7 +139,7 @@ func files(t *testing.T, server string, ends time.Time) (kubeconfig, talosconfig
 	g := NewWithT(t)
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	g.Expect(err).NotTo(HaveOccurred())
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: ends}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: ends, Subject: pkix.Name{Organization: []string{"os:admin"}}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	g.Expect(err).NotTo(HaveOccurred())
 	keyDER, err := x509.MarshalPKCS8PrivateKey(private)

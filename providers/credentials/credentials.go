@@ -7,13 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/providers/target"
@@ -31,33 +29,6 @@ var ErrMissing = errors.New("missing")
 // ErrInvalid means that a credential cannot be used as it is.
 var ErrInvalid = errors.New("invalid")
 
-// Kubeconfig is a usable kubeconfig.
-type Kubeconfig struct {
-	// Config reaches the target's Kubernetes API.
-	Config *rest.Config
-
-	// Version changes with the Secret.
-	Version string
-
-	// Expires is when the client certificate ends; zero where there is none.
-	Expires time.Time
-}
-
-// Talosconfig is a usable context of a talosconfig.
-type Talosconfig struct {
-	// Context holds endpoints and keys.
-	Context *clientconfig.Context
-
-	// Name is the name of the context.
-	Name string
-
-	// Version changes with the Secret and the choice of context.
-	Version string
-
-	// Expires is when the client certificate ends.
-	Expires time.Time
-}
-
 // Store reads credentials from Secrets of the management cluster.
 type Store struct {
 	// Reader reads Secrets.
@@ -70,11 +41,11 @@ func (s *Store) Kubeconfig(ctx context.Context, t target.Target) (*Kubeconfig, e
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := ParseKubeconfig(data)
+	parsed, err := ParseKubeconfig(data, KubeconfigOptions{AllowInsecure: t.AllowInsecure})
 	if err != nil {
 		return nil, fmt.Errorf("secret %s/%s, key %q: %w", t.Namespace, t.KubeconfigSecret, KubeconfigKey, err)
 	}
-	parsed.Version = version
+	parsed.Version = kubeconfigVersion(version, t)
 	return parsed, nil
 }
 
@@ -88,8 +59,28 @@ func (s *Store) Talosconfig(ctx context.Context, t target.Target) (*Talosconfig,
 	if err != nil {
 		return nil, fmt.Errorf("secret %s/%s, key %q: %w", t.Namespace, t.TalosconfigSecret, TalosconfigKey, err)
 	}
-	parsed.Version = version + "/" + parsed.Name
+	parsed.Version = talosconfigVersion(version, t)
 	return parsed, nil
+}
+
+// KubeconfigVersion is the Version that Kubeconfig would return, without the work of reading what the Secret holds.
+func (s *Store) KubeconfigVersion(ctx context.Context, t target.Target) (string, error) {
+	_, version, err := s.read(ctx, t.Namespace, t.KubeconfigSecret, KubeconfigKey)
+	return kubeconfigVersion(version, t), err
+}
+
+// TalosconfigVersion is the Version that Talosconfig would return, without the work of reading what the Secret holds.
+func (s *Store) TalosconfigVersion(ctx context.Context, t target.Target) (string, error) {
+	_, version, err := s.read(ctx, t.Namespace, t.TalosconfigSecret, TalosconfigKey)
+	return talosconfigVersion(version, t), err
+}
+
+func kubeconfigVersion(secret string, t target.Target) string {
+	return fmt.Sprintf("%s/%s/%t", t.KubeconfigSecret, secret, t.AllowInsecure)
+}
+
+func talosconfigVersion(secret string, t target.Target) string {
+	return t.TalosconfigSecret + "/" + secret + "/" + t.TalosconfigContext
 }
 
 func (s *Store) read(ctx context.Context, namespace, name, key string) ([]byte, string, error) {
@@ -97,7 +88,7 @@ func (s *Store) read(ctx context.Context, namespace, name, key string) ([]byte, 
 	err := s.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, "", fmt.Errorf("secret %s/%s is %w", namespace, name, ErrMissing)
+		return nil, "", fmt.Errorf("secret %s/%s is %w, or not labelled %s", namespace, name, ErrMissing, clusterv1.ClusterNameLabel)
 	case err != nil:
 		return nil, "", fmt.Errorf("reading secret %s/%s: %w", namespace, name, err)
 	}

@@ -69,6 +69,11 @@ func TestCaseA11VersionFollowsTheSecret(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(newKube.Version).NotTo(Equal(kube.Version))
 	g.Expect(newTalos.Version).NotTo(Equal(talos.Version))
+	g.Expect(store.KubeconfigVersion(t.Context(), c1)).To(Equal(newKube.Version), "and is known without reading the file")
+	g.Expect(store.TalosconfigVersion(t.Context(), c1)).To(Equal(newTalos.Version))
+	consenting := c1
+	consenting.AllowInsecure = true
+	g.Expect(store.KubeconfigVersion(t.Context(), consenting)).NotTo(Equal(newKube.Version))
 }
 
 func TestStoreTellsWhatIsMissing(t *testing.T) {
@@ -76,7 +81,7 @@ func TestStoreTellsWhatIsMissing(t *testing.T) {
 		objects []client.Object
 		err     string
 	}{
-		"the Secret":         {nil, "secret default/c1-kubeconfig is missing"},
+		"the Secret":         {nil, "secret default/c1-kubeconfig is missing, or not labelled cluster.x-k8s.io/cluster-name"},
 		"the key":            {[]client.Object{secret("c1-kubeconfig", "kubeconfig", []byte("x"))}, `key "value" of secret default/c1-kubeconfig is missing`},
 		"what the key holds": {[]client.Object{secret("c1-kubeconfig", "value", nil)}, `key "value" of secret default/c1-kubeconfig is missing`},
 	} {

@@ -4,12 +4,12 @@ package kube
 
 import (
 	"errors"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/providers/credentials"
+	"ichor.maesh.dev/hub/providers/dial"
 	"ichor.maesh.dev/hub/providers/guard"
 )
 
@@ -29,14 +29,35 @@ func Classify(err error) v1alpha1.ErrorClass {
 
 // Trouble says in the same words for the same fault why the Kubernetes API tells nothing.
 func Trouble(err error) string {
+	words, _ := explain(err)
+	return words
+}
+
+// Rejected says whether the server answered and does not accept the credentials, or is not the one that they trust. Other credentials
+// would help, and nothing is known of the cluster.
+func Rejected(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, rejected := explain(err)
+	return rejected
+}
+
+func explain(err error) (words string, rejected bool) {
 	var status apierrors.APIStatus
+	var proxy *dial.ProxyError
 	switch {
 	case errors.As(err, &status):
-		return status.Status().Message
+		return status.Status().Message, apierrors.IsUnauthorized(err) && !errors.Is(err, guard.ErrUndecided)
 	case errors.Is(err, credentials.ErrMissing) || errors.Is(err, credentials.ErrInvalid):
-		return err.Error()
-	case strings.Contains(err.Error(), "certificate"): // Words of crypto/tls: expired, unknown authority, bad certificate.
-		return "the TLS certificate is not accepted, by the hub or by the server"
+		return err.Error(), false
+	case errors.Is(err, guard.ErrUndecided), errors.Is(err, guard.ErrNotAllowed):
+		return "no answer", false
+	case errors.As(err, &proxy):
+		return proxy.Words(), false
 	}
-	return "no answer"
+	if words, rejected := dial.TLSTrouble(err.Error()); words != "" {
+		return words, rejected
+	}
+	return "no answer", false
 }

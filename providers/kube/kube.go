@@ -5,6 +5,7 @@ package kube
 
 import (
 	"context"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -65,6 +66,7 @@ type Node struct {
 	UUID           string
 	BootID         string
 	KubeletVersion string
+	OSImage        string
 	Addresses      []string
 	Ready          bool
 	Unschedulable  bool
@@ -80,6 +82,9 @@ type Node struct {
 // storageAnnotations are kept of a Node. All others are nobody's business here, and some of them change all the time.
 var storageAnnotations = []string{v1alpha1.StorageReplicasAnnotation, v1alpha1.StorageEvacuatedByAnnotation}
 
+// RunsTalos says whether a Node runs Talos. One that does not tell what it runs gets the benefit of the doubt: its machine must answer.
+func (n Node) RunsTalos() bool { return n.OSImage == "" || strings.HasPrefix(n.OSImage, "Talos") }
+
 // controlPlaneLabel marks the Nodes of control planes.
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
@@ -89,6 +94,7 @@ func nodeFrom(n *corev1.Node) Node {
 		UUID:           n.Status.NodeInfo.SystemUUID,
 		BootID:         n.Status.NodeInfo.BootID,
 		KubeletVersion: n.Status.NodeInfo.KubeletVersion,
+		OSImage:        n.Status.NodeInfo.OSImage,
 		Unschedulable:  n.Spec.Unschedulable,
 		CordonedBy:     n.Annotations[v1alpha1.CordonedByAnnotation],
 	}

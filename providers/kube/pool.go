@@ -4,11 +4,9 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,8 +28,8 @@ const (
 	clientBurst = 40
 )
 
-// Pool is the Provider that reaches real API servers: one client per target, made when first needed and anew when the
-// credentials change.
+// Pool is the Provider that reaches real API servers: one client per target, made when first needed. Each request asks whether the
+// credentials are still those of the last one, so that even a drain that has gone on for minutes follows a Secret that was replaced.
 type Pool struct {
 	credentials *credentials.Store
 
@@ -39,12 +37,19 @@ type Pool struct {
 	clients map[types.NamespacedName]*pooled
 }
 
+// pooled is the client of one target, and the way that its requests take now.
 type pooled struct {
-	version string
+	pool    *Pool
 	clients kubernetes.Interface
-	http    *http.Client
-	dialer  *dialer
+
+	mu        sync.Mutex
+	target    target.Target
+	route     *route
+	forgotten bool
 }
+
+// errForgotten meets who still asks after a target that is not managed any more.
+var errForgotten = errors.New("the hub does not manage this target any more")
 
 // NewPool returns a Pool that takes its credentials from the store.
 func NewPool(store *credentials.Store) *Pool {
@@ -72,110 +77,95 @@ func (p *Pool) Writer(ctx context.Context, t target.Target, g guard.Func) (Write
 // Forget closes the connections to a target that the hub no longer manages.
 func (p *Pool) Forget(key types.NamespacedName) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.drop(key)
+	have := p.clients[key]
+	delete(p.clients, key)
+	p.mu.Unlock()
+	if have != nil {
+		have.leave()
+	}
 }
 
 func (p *Pool) connect(ctx context.Context, t target.Target) (kubernetes.Interface, error) {
-	config, err := p.credentials.Kubeconfig(ctx, t)
+	p.mu.Lock()
+	have, ok := p.clients[t.NamespacedName]
+	p.mu.Unlock()
+	if !ok {
+		made, err := newPooled(p)
+		if err != nil {
+			return nil, fmt.Errorf("connecting to the Kubernetes API of %s: %w", t, err)
+		}
+		p.mu.Lock()
+		if have, ok = p.clients[t.NamespacedName]; !ok {
+			p.clients[t.NamespacedName], have = made, made
+		}
+		p.mu.Unlock()
+	}
+	if _, err := have.follow(ctx, t); err != nil {
+		return nil, err
+	}
+	return have.clients, nil
+}
+
+// newPooled makes a client whose requests find their way when they are made; the host is never dialed.
+func newPooled(p *Pool) (*pooled, error) {
+	made := &pooled{pool: p}
+	config := &rest.Config{Host: "https://target.invalid", QPS: clientQPS, Burst: clientBurst, UserAgent: userAgent}
+	var err error
+	made.clients, err = kubernetes.NewForConfigAndClient(config, &http.Client{Transport: guarded{made}})
+	return made, err
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p *pooled) RoundTrip(request *http.Request) (*http.Response, error) {
+	p.mu.Lock()
+	t := p.target
+	p.mu.Unlock()
+	way, err := p.follow(request.Context(), t)
+	if err != nil {
+		return nil, err
+	}
+	return way.RoundTrip(request)
+}
+
+// follow makes sure that the route is the one of the credentials of now.
+func (p *pooled) follow(ctx context.Context, t target.Target) (*route, error) {
+	version, err := p.pool.credentials.KubeconfigVersion(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if have, ok := p.clients[t.NamespacedName]; ok && have.version == config.Version {
-		have.dialer.setAlternatives(t.ControlPlanes)
-		return have.clients, nil
+	if p.forgotten {
+		return nil, errForgotten
 	}
-	made, err := open(config, t)
+	p.target = t
+	if p.route != nil && p.route.version == version {
+		p.route.dialer.setAlternatives(t.ControlPlanes)
+		return p.route, nil
+	}
+	config, err := p.pool.credentials.Kubeconfig(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	made, err := newRoute(config, t)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the Kubernetes API of %s: %w", t, err)
 	}
-	p.drop(t.NamespacedName)
-	p.clients[t.NamespacedName] = made
-	return made.clients, nil
+	if p.route != nil {
+		p.route.retire()
+	}
+	p.route = made
+	return made, nil
 }
 
-func (p *Pool) drop(key types.NamespacedName) {
-	if have, ok := p.clients[key]; ok {
-		have.http.CloseIdleConnections()
-		delete(p.clients, key)
+// leave closes the connections.
+func (p *pooled) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forgotten = true
+	if p.route != nil {
+		p.route.retire()
 	}
-}
-
-func open(from *credentials.Kubeconfig, t target.Target) (*pooled, error) {
-	config := rest.CopyConfig(from.Config)
-	server, err := url.Parse(config.Host)
-	if err != nil {
-		return nil, err
-	}
-	d := &dialer{}
-	d.setAlternatives(t.ControlPlanes)
-	config.Dial = d.dial
-	if config.ServerName == "" { // Whichever control plane answers, it must prove to be the server that the kubeconfig names.
-		config.ServerName = server.Hostname()
-	}
-	config.QPS, config.Burst = clientQPS, clientBurst
-	config.UserAgent = "ichor-hub"
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return guarded{next} })
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	clients, err := kubernetes.NewForConfigAndClient(config, client)
-	if err != nil {
-		return nil, err
-	}
-	return &pooled{version: from.Version, clients: clients, http: client, dialer: d}, nil
-}
-
-// dialer connects to the address of the kubeconfig and, if that does not answer, to the known control planes at the same port. It
-// begins with the one that answered last.
-type dialer struct {
-	mu           sync.Mutex
-	alternatives []string
-	answered     string
-}
-
-func (d *dialer) setAlternatives(hosts []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.alternatives = hosts
-}
-
-func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	var first error
-	for _, host := range d.hosts(host) {
-		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, net.JoinHostPort(host, port))
-		if err == nil {
-			d.mu.Lock()
-			d.answered = host
-			d.mu.Unlock()
-			return conn, nil
-		}
-		if first == nil {
-			first = err
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, first
-}
-
-// hosts are the addresses to try, in order.
-func (d *dialer) hosts(configured string) []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	hosts := append([]string{configured}, d.alternatives...)
-	if i := slices.Index(hosts, d.answered); i > 0 {
-		hosts = append([]string{d.answered}, slices.Delete(hosts, i, i+1)...)
-	}
-	return hosts
 }
 
 // guarded asks the guard before every request that changes anything.

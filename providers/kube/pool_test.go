@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 
@@ -22,10 +22,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"ichor.maesh.dev/hub/providers/credentials"
+	"ichor.maesh.dev/hub/providers/dial"
 	"ichor.maesh.dev/hub/providers/guard"
 	"ichor.maesh.dev/hub/providers/target"
 )
@@ -80,18 +81,14 @@ func TestCaseA1DialsAnotherControlPlane(t *testing.T) {
 	s := newAPIServer(t) // Its certificate is for example.com, 127.0.0.1 and ::1.
 	t.Run("under the name of the kubeconfig", func(t *testing.T) {
 		g := NewWithT(t)
-		made, err := open(s.config("example.com.invalid"), target.Target{ControlPlanes: []string{"127.0.0.1"}})
-		g.Expect(err).NotTo(HaveOccurred())
-		_, err = (&connection{clients: made.clients}).Version(t.Context())
+		_, err := through(t, s.config("example.com.invalid"), target.Target{ControlPlanes: []string{"127.0.0.1"}}).Version(t.Context())
 		var name x509.HostnameError
 		g.Expect(errors.As(err, &name)).To(BeTrue(), "%v", err)
 		g.Expect(name.Host).To(Equal("example.com.invalid"), "the server that answers is not the one that was meant")
 	})
 	config := s.config("nowhere.invalid")
 	config.Config.ServerName = "example.com"
-	made, err := open(config, target.Target{ControlPlanes: []string{"127.0.0.1"}})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect((&connection{clients: made.clients}).Version(t.Context())).To(Equal("v1.35.2"))
+	g.Expect(through(t, config, target.Target{ControlPlanes: []string{"127.0.0.1"}}).Version(t.Context())).To(Equal("v1.35.2"))
 	g.Expect(s.names).To(Equal([]string{"example.com"}), "the name that the kubeconfig sets is kept")
 }
 
@@ -108,7 +105,7 @@ func TestDialer(t *testing.T) {
 		}
 		return err
 	}
-	d := &dialer{}
+	d := newDialer(nil)
 	g.Expect(dial(d, t.Context(), "127.0.0.1:"+port)).To(Succeed())
 	g.Expect(dial(d, t.Context(), "one.invalid:"+port)).To(MatchError(ContainSubstring("one.invalid")))
 	d.setAlternatives([]string{"two.invalid", "127.0.0.1"})
@@ -129,7 +126,7 @@ func TestDialerBeginsWithWhoAnswered(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer listener.Close() //nolint:errcheck // Of the test.
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	d := &dialer{}
+	d := newDialer(nil)
 	for _, row := range []struct {
 		host, why    string
 		alternatives []string
@@ -170,9 +167,7 @@ func TestDialerHosts(t *testing.T) {
 // Reading needs no guard. What changes anything does not leave this process without one.
 func TestGuardedTransport(t *testing.T) {
 	s := newAPIServer(t)
-	made, err := open(s.config("127.0.0.1"), target.Target{})
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	nodes := made.clients.CoreV1().Nodes()
+	nodes := through(t, s.config("127.0.0.1"), target.Target{}).clients.CoreV1().Nodes()
 	for name, do := range map[string]func(context.Context) error{
 		"PATCH": func(ctx context.Context) error {
 			_, err := nodes.Patch(ctx, "w-1", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
@@ -208,49 +203,24 @@ func TestGuardedTransport(t *testing.T) {
 	})
 }
 
-func TestPool(t *testing.T) {
-	g := NewWithT(t)
-	s := newAPIServer(t)
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1-kubeconfig"},
-		Data: map[string][]byte{"value": []byte(strings.ReplaceAll(`{"apiVersion":"v1","kind":"Config","current-context":"x",
-			"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],"users":[{"name":"x","user":{"token":"t"}}],
-			"clusters":[{"name":"x","cluster":{"server":"https://127.0.0.1:PORT","insecure-skip-tls-verify":false}}]}`, "PORT", s.port()))},
-	}
-	c := fake.NewClientBuilder().WithObjects(secret).Build()
-	pool := NewPool(&credentials.Store{Reader: c})
-	c1 := target.Target{NamespacedName: types.NamespacedName{Namespace: "default", Name: "c1"}, KubeconfigSecret: "c1-kubeconfig"}
-	clientsOf := func() any {
-		reader, err := pool.Reader(t.Context(), c1)
-		g.ExpectWithOffset(1, err).NotTo(HaveOccurred())
-		return reader.(*connection).clients
-	}
-	first := clientsOf()
-	c1.ControlPlanes = []string{"10.0.0.9"}
-	g.Expect(clientsOf()).To(BeIdenticalTo(first), "connections are kept")
-	g.Expect(pool.clients[c1.NamespacedName].dialer.alternatives).To(Equal([]string{"10.0.0.9"}), "and know the control planes of today")
-
-	secret.Labels = map[string]string{"a": "b"}
-	g.Expect(c.Update(t.Context(), secret)).To(Succeed())
-	second := clientsOf()
-	g.Expect(second).NotTo(BeIdenticalTo(first), "other credentials are another connection (A11)")
-	pool.Forget(c1.NamespacedName)
-	g.Expect(pool.clients).To(BeEmpty())
-
-	g.Expect(c.Delete(t.Context(), secret)).To(Succeed())
-	_, err := pool.Writer(t.Context(), c1, nil)
-	g.Expect(err).To(MatchError(credentials.ErrMissing))
-	g.Expect(Trouble(err)).To(Equal("secret default/c1-kubeconfig is missing"))
-}
-
 // answering is a connection to an API server that answers requests as it is told.
 func answering(t *testing.T, answer http.HandlerFunc) *connection {
 	t.Helper()
 	s := &apiServer{Server: httptest.NewTLSServer(answer)}
 	t.Cleanup(s.Close)
-	made, err := open(s.config("127.0.0.1"), target.Target{})
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return &connection{clients: made.clients}
+	return through(t, s.config("127.0.0.1"), target.Target{})
+}
+
+// through is a connection by one route.
+func through(t *testing.T, config *credentials.Kubeconfig, to target.Target) *connection {
+	t.Helper()
+	g := NewWithT(t)
+	way, err := newRoute(config, to)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(way.retire)
+	clients, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "https://target.invalid"}, &http.Client{Transport: guarded{way}})
+	g.Expect(err).NotTo(HaveOccurred())
+	return &connection{clients: clients}
 }
 
 func TestVersion(t *testing.T) {
@@ -306,7 +276,6 @@ func TestVersionHeedsItsContext(t *testing.T) {
 func TestErrorsMean(t *testing.T) {
 	nodes, leases := corev1.Resource("nodes"), coordinationv1.Resource("leases")
 	asked := func(err error) error { return &url.Error{Op: "Get", URL: "https://10.0.0.10:6443/version", Err: err} }
-	const certificate = "the TLS certificate is not accepted, by the hub or by the server"
 	for name, row := range map[string]struct {
 		err            error
 		class, trouble string
@@ -324,10 +293,12 @@ func TestErrorsMean(t *testing.T) {
 		"undecided, by way of the client":   {asked(fmt.Errorf("PATCH: %w", guard.ErrUndecided)), "Retryable", "no answer"},
 		"undecided, the lock is forbidden":  {fmt.Errorf("%w: %w", guard.ErrUndecided, apierrors.NewForbidden(leases, "c1", errors.New("RBAC"))), "Retryable", `leases.coordination.k8s.io "c1" is forbidden: RBAC`},
 		"undecided, the token has ended":    {fmt.Errorf("%w: %w", guard.ErrUndecided, apierrors.NewUnauthorized("who?")), "Retryable", "who?"},
-		"certificate, expired":              {asked(x509.CertificateInvalidError{Reason: x509.Expired}), "Retryable", certificate},
-		"certificate, of another authority": {asked(x509.UnknownAuthorityError{}), "Retryable", certificate},
-		"certificate, for another name":     {asked(x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"a"}}, Host: "b"}), "Retryable", certificate},
-		"certificate, the server refuses":   {asked(errors.New("remote error: tls: bad certificate")), "Retryable", certificate},
+		"a proxy that refuses":              {asked(&dial.ProxyError{Proxy: "http://p:3128", Answer: "403 Forbidden", Cause: errors.New("x")}), "Retryable", "the proxy http://p:3128 answers: 403 Forbidden"},
+		"a proxy that is away":              {asked(&dial.ProxyError{Proxy: "http://p:3128", Cause: errors.New("refused")}), "Retryable", "the proxy http://p:3128 does not connect"},
+		"certificate, expired":              {asked(x509.CertificateInvalidError{Reason: x509.Expired}), "Retryable", "the certificate of the server has expired or is not yet valid"},
+		"certificate, of another authority": {asked(x509.UnknownAuthorityError{}), "Retryable", "the certificate of the server is not signed by the CA of the file"},
+		"certificate, for another name":     {asked(x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"a"}}, Host: "b"}), "Retryable", "the certificate of the server is for another address"},
+		"certificate, the server refuses":   {asked(errors.New("remote error: tls: bad certificate")), "Retryable", "the server does not accept the client certificate"},
 		"certificate, in the Secret":        {fmt.Errorf("kubeconfig is %w: client-certificate-data of user %q: no PEM block found", credentials.ErrInvalid, "x"), "Retryable", `kubeconfig is invalid: client-certificate-data of user "x": no PEM block found`},
 		"certificate, in an answer":         {apierrors.NewBadRequest("no such certificate"), "Permanent", "no such certificate"},
 	} {
@@ -335,6 +306,7 @@ func TestErrorsMean(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(Classify(row.err)).To(BeEquivalentTo(row.class))
 			g.Expect(Trouble(row.err)).To(Equal(row.trouble))
+			g.Expect(Rejected(row.err)).To(Equal(slices.Contains([]string{"unauthorized", "certificate, of another authority", "certificate, the server refuses"}, name)))
 		})
 	}
 }

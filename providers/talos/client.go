@@ -43,8 +43,16 @@ func (c *connection) guarded(ctx context.Context, address string) context.Contex
 	return guard.With(client.WithNode(ctx, address), c.guard)
 }
 
+// at directs calls to a machine; no address means the endpoint that answers.
+func at(ctx context.Context, address string) context.Context {
+	if address == "" {
+		return ctx
+	}
+	return client.WithNode(ctx, address)
+}
+
 func (c *connection) Machine(ctx context.Context, address string) (Machine, error) {
-	ctx = client.WithNode(ctx, address)
+	ctx = at(ctx, address)
 	m := Machine{}
 	for _, read := range []func(context.Context, *Machine) error{
 		c.readVersion, c.readBootID, c.readIdentity, c.readStatus, c.readFlavour, c.readUpgradeKey,

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/providers/dial"
 	"ichor.maesh.dev/hub/providers/guard"
 )
 
@@ -58,14 +59,33 @@ func IsStatus(err error) bool {
 
 // Trouble says in the same words for the same fault why the Talos API tells nothing.
 func Trouble(err error) string {
-	switch s, ok := status.FromError(err); {
-	case !ok:
-		return err.Error()
-	case strings.Contains(s.Message(), "certificate"): // Words of crypto/tls: expired, unknown authority, bad certificate.
-		return "the TLS certificate is not accepted, by the hub or by the machine"
-	case s.Code() == codes.Unavailable || s.Code() == codes.DeadlineExceeded || s.Code() == codes.Canceled:
-		return "no answer"
-	default:
-		return s.Code().String() + ": " + s.Message()
+	words, _ := explain(err)
+	return words
+}
+
+// Rejected says whether the machine answered and does not accept the credentials, or is not one that they trust. Other credentials would
+// help, and nothing is known of the machine.
+func Rejected(err error) bool {
+	if err == nil {
+		return false
 	}
+	_, rejected := explain(err)
+	return rejected
+}
+
+func explain(err error) (words string, rejected bool) {
+	s, ok := status.FromError(err)
+	if !ok {
+		return err.Error(), false
+	}
+	if words, rejected := dial.TLSTrouble(s.Message()); words != "" {
+		return words, rejected
+	}
+	switch s.Code() { //nolint:exhaustive // The rest is told as it is.
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return "no answer", false
+	case codes.Unauthenticated:
+		return s.Code().String() + ": " + s.Message(), true
+	}
+	return s.Code().String() + ": " + s.Message(), false
 }

@@ -67,24 +67,26 @@ func TestTroubleIsTheSameForTheSameFault(t *testing.T) {
 	g.Expect(Trouble(status.Error(codes.Unavailable, "dial tcp 10.0.0.1:50000: i/o timeout"))).To(Equal(Trouble(status.Error(codes.Unavailable, "EOF"))))
 }
 
-// Every fault of a certificate has the same words, from whichever side it comes: what the library says has times and names in it.
+// The same fault of a certificate has the same words, whatever times and names the library puts there.
 func TestTroubleOfCertificates(t *testing.T) {
-	const words = "the TLS certificate is not accepted, by the hub or by the machine"
 	handshake := "connection error: desc = \"transport: authentication handshake failed: "
 	for name, row := range map[string]struct {
-		err  error
-		want string
+		err      error
+		want     string
+		rejected bool
 	}{
-		"expired":               {status.Error(codes.Unavailable, handshake+"tls: failed to verify certificate: x509: certificate has expired or is not yet valid\""), words},
-		"of another authority":  {status.Error(codes.Unavailable, handshake+"tls: failed to verify certificate: x509: certificate signed by unknown authority\""), words},
-		"the machine refuses":   {status.Error(codes.Unavailable, handshake+"remote error: tls: bad certificate\""), words},
-		"expired, says machine": {status.Error(codes.Unavailable, handshake+"remote error: tls: expired certificate\""), words},
-		"wrapped":               {fmt.Errorf("machine at 10.0.0.1: %w", status.Error(codes.Unavailable, "tls: bad certificate")), words},
-		"another handshake":     {status.Error(codes.Unavailable, handshake+"EOF\""), "no answer"},
-		"no answer of Talos":    {errors.New("talosconfig is invalid: crt: x509: malformed certificate"), "talosconfig is invalid: crt: x509: malformed certificate"},
+		"expired":               {status.Error(codes.Unavailable, handshake+"tls: failed to verify certificate: x509: certificate has expired or is not yet valid\""), "the certificate of the server has expired or is not yet valid", false},
+		"of another authority":  {status.Error(codes.Unavailable, handshake+"tls: failed to verify certificate: x509: certificate signed by unknown authority\""), "the certificate of the server is not signed by the CA of the file", true},
+		"the machine refuses":   {status.Error(codes.Unavailable, handshake+"remote error: tls: bad certificate\""), "the server does not accept the client certificate", true},
+		"expired, says machine": {status.Error(codes.Unavailable, handshake+"remote error: tls: expired certificate\""), "the server does not accept the client certificate: it has expired", true},
+		"wrapped":               {fmt.Errorf("machine at 10.0.0.1: %w", status.Error(codes.Unavailable, "tls: bad certificate")), "the TLS certificate is not accepted, by the hub or by the server", false},
+		"another handshake":     {status.Error(codes.Unavailable, handshake+"EOF\""), "no answer", false},
+		"no answer of Talos":    {errors.New("talosconfig is invalid: crt: x509: malformed certificate"), "talosconfig is invalid: crt: x509: malformed certificate", false},
+		"no token":              {status.Error(codes.Unauthenticated, "who?"), "Unauthenticated: who?", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(Trouble(row.err)).To(Equal(row.want))
+			NewWithT(t).Expect(Rejected(row.err)).To(Equal(row.rejected))
 		})
 	}
 }

@@ -37,17 +37,19 @@ type Pool struct {
 	credentials *credentials.Store
 
 	mu    sync.Mutex
-	conns map[types.NamespacedName]pooled
+	conns map[types.NamespacedName]*pooled
 }
 
+// pooled is the connection of a target with one version of its credentials.
 type pooled struct {
 	version string
 	client  *client.Client
+	calls   *calls
 }
 
 // NewPool returns a Pool that takes its credentials from the store.
 func NewPool(store *credentials.Store) *Pool {
-	return &Pool{credentials: store, conns: map[types.NamespacedName]pooled{}}
+	return &Pool{credentials: store, conns: map[types.NamespacedName]*pooled{}}
 }
 
 // Reader implements Provider.
@@ -76,42 +78,62 @@ func (p *Pool) Forget(key types.NamespacedName) {
 }
 
 func (p *Pool) connect(ctx context.Context, t target.Target) (*client.Client, error) {
-	config, err := p.credentials.Talosconfig(ctx, t)
+	version, err := p.credentials.TalosconfigVersion(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if have, ok := p.conns[t.NamespacedName]; ok && have.version == config.Version {
+	if have, ok := p.conns[t.NamespacedName]; ok && have.version == version {
 		return have.client, nil
+	}
+	config, err := p.credentials.Talosconfig(ctx, t)
+	if err != nil {
+		return nil, err
 	}
 	opened, err := open(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the Talos API of %s: %w", t, err)
 	}
 	p.drop(t.NamespacedName)
-	p.conns[t.NamespacedName] = pooled{version: config.Version, client: opened}
-	return opened, nil
+	p.conns[t.NamespacedName] = opened
+	return opened.client, nil
 }
 
+// drop lets calls that are under way come to their end: an installer whose stream is cut is one of which nobody knows what it did.
 func (p *Pool) drop(key types.NamespacedName) {
 	if have, ok := p.conns[key]; ok {
-		have.client.Close() //nolint:errcheck // Nothing is lost with a connection.
+		have.calls.endWith(func() { have.client.Close() }) //nolint:errcheck // Nothing is lost with a connection.
 		delete(p.conns, key)
 	}
 }
 
 // open prepares a connection; gRPC dials when the first call is made, and again for as long as the client lives. Attempts come
 // close together: a machine that comes back from a reboot must not wait for a back-off that grew meanwhile.
-func open(config *credentials.Talosconfig) (*client.Client, error) {
-	return client.New(context.Background(), client.WithConfigContext(config.Context), client.WithGRPCDialOptions( //nolint:contextcheck // It outlives the call.
-		grpc.WithChainUnaryInterceptor(guardUnary),
-		grpc.WithChainStreamInterceptor(guardStream),
+func open(config *credentials.Talosconfig) (*pooled, error) {
+	chosen, way, err := wayTo(config.Context)
+	if err != nil {
+		return nil, err
+	}
+	opened := &pooled{version: config.Version, calls: &calls{}}
+	opened.client, err = client.New(context.Background(), client.WithConfigContext(chosen), client.WithGRPCDialOptions(append(way, //nolint:contextcheck // It outlives the call.
+		grpc.WithChainUnaryInterceptor(guardUnary, opened.calls.unary),
+		grpc.WithChainStreamInterceptor(guardStream, opened.calls.stream),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: dialTimeout / 30, Multiplier: 1.6, Jitter: 0.2, MaxDelay: dialTimeout / 6},
 			MinConnectTimeout: dialTimeout,
 		}),
-	))
+	)...))
+	return opened, err
+}
+
+// Open reads the machines behind the endpoints of a talosconfig that is in no Secret yet, until it is closed.
+func Open(config *credentials.Talosconfig) (Reader, func(), error) {
+	opened, err := open(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &connection{client: opened.client}, func() { opened.client.Close() }, nil //nolint:errcheck // Nothing is lost with a connection.
 }
 
 func guardUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

@@ -16,6 +16,9 @@ type Target struct {
 	// TalosconfigContext is the context that the user chose; empty means the one named like the cluster, else the only one.
 	TalosconfigContext string
 
+	// AllowInsecure lets a kubeconfig through that does not check the certificate of the server: the user has said so.
+	AllowInsecure bool
+
 	// ControlPlanes are the addresses of the known control planes. They stand in for an endpoint that does not answer.
 	ControlPlanes []string
 }

@@ -135,7 +135,7 @@ func machinesDiscovered(in Input) string {
 	if in.Machine.Status.NodeName == "" {
 		return fmt.Sprintf("the Node of %s is not known yet", in.Machine.Name)
 	}
-	return ""
+	return duplicated(in)
 }
 
 func targetReachable(in Input) string {
