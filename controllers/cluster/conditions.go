@@ -188,6 +188,8 @@ func discovered(facts targets.Facts, seen probe) (status metav1.ConditionStatus,
 		return metav1.ConditionUnknown, v1alpha1.CredentialsNotUsableReason, unusableTalosconfig
 	case !observed(seen):
 		return metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "the target does not answer"
+	case different(seen):
+		return metav1.ConditionFalse, v1alpha1.MachinesUnmatchedReason, "the kubeconfig and the talosconfig are of different clusters: no Node is a machine that answers"
 	case !slices.ContainsFunc(facts.Machines, func(m v1alpha1.TalosMachine) bool { return m.Spec.Role == v1alpha1.ControlPlaneRole }):
 		return metav1.ConditionFalse, v1alpha1.MachinesUnmatchedReason, cmp.Or(unmatched(facts.Machines, seen), "no control plane was found")
 	}

@@ -150,6 +150,23 @@ func TestConditions(t *testing.T) {
 			},
 			map[string]state{"MachinesDiscovered": {"True", "Discovered", "left alone, since they do not run Talos: nas (Debian GNU/Linux 13)"}},
 		},
+		"files of different clusters": {
+			func(_ *targets.Facts, p *probe) {
+				for i := range p.nodes {
+					p.nodes[i].UUID, p.nodes[i].BootID = "another", "another"
+				}
+			},
+			map[string]state{"MachinesDiscovered": {
+				"False", "Unmatched", "the kubeconfig and the talosconfig are of different clusters: no Node is a machine that answers",
+			}},
+		},
+		"a UUID that Kubernetes spells otherwise, of the same boot": {
+			func(_ *targets.Facts, p *probe) {
+				for i := range p.nodes {
+					p.nodes[i].UUID, p.nodes[i].BootID = "another", "b1"
+				}
+			}, nil,
+		},
 		"no control plane (A17)": {
 			func(f *targets.Facts, p *probe) {
 				f.Machines, p.machines, p.nodes = f.Machines[1:], map[string]found{"10.0.1.1": p.machines["10.0.1.1"]}, p.nodes[1:]

@@ -208,6 +208,9 @@ func (r *Reconciler) look(key types.NamespacedName, facts targets.Facts) (probe,
 }
 
 func (r *Reconciler) discoverAndRecord(ctx context.Context, facts *targets.Facts, seen probe) error {
+	if different(seen) {
+		return nil // Machines of another cluster are none of ours.
+	}
 	if err := r.discover(ctx, facts, seen); err != nil {
 		return err
 	}

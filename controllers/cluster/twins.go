@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"ichor.maesh.dev/hub/providers/kube"
@@ -28,6 +29,29 @@ func twins(seen probe) string {
 		}
 	}
 	return ""
+}
+
+// different says whether the two APIs are those of different clusters: both tell of machines, and none of them is the same. Clusters share
+// names, so the hardware or the boot must be the same where both are known.
+func different(seen probe) bool {
+	answering := false
+	for _, machine := range seen.machines {
+		if machine.trouble != "" {
+			continue
+		}
+		answering = true
+		if slices.ContainsFunc(seen.nodes, func(n kube.Node) bool { return sameMachine(n, machine) }) {
+			return false
+		}
+	}
+	return answering && len(seen.nodes) > 0
+}
+
+func sameMachine(node kube.Node, machine found) bool {
+	if node.UUID == "" || machine.facts.UUID == "" {
+		return strings.EqualFold(node.Name, machine.facts.NodeName)
+	}
+	return strings.EqualFold(node.UUID, machine.facts.UUID) || node.BootID != "" && node.BootID == machine.facts.BootID
 }
 
 // foreign names the Nodes that do not run Talos. The hub has no business with them.

@@ -28,9 +28,10 @@ func (h *Harness) Import(ctx context.Context, cluster string) error {
 	return err
 }
 
-// ImportAs brings a cluster to the hub with the given files, or gives the hub other files for it. It does not wait.
+// ImportAs brings a cluster to the hub with the given files, or gives the hub other files for it. It neither waits nor looks whether they
+// open the cluster.
 func (h *Harness) ImportAs(ctx context.Context, cluster string, kubeconfig, talosconfig []byte) error {
-	_, err := h.Service.Import(ctx, service.Import{Name: cluster, Namespace: Namespace, Kubeconfig: kubeconfig, Talosconfig: talosconfig})
+	_, err := h.Service.Import(ctx, service.Import{Name: cluster, Namespace: Namespace, Kubeconfig: kubeconfig, Talosconfig: talosconfig, Offline: true})
 	return err
 }
 
