@@ -150,6 +150,7 @@ credentials.`,
 	flags.StringVar(&in.KubeContext, "from-kubeconfig-context", "", "context of the kubeconfig (default: the current one, else the only one)")
 	flags.StringVar(&in.TalosContext, "from-context", "", "context of the talosconfig (default: the one named like the cluster, else the only one)")
 	flags.BoolVar(&in.AllowInsecure, "allow-insecure-kubeconfig", false, "take a kubeconfig that does not check the API server's certificate")
+	flags.BoolVar(&in.TakeOver, "take-over", false, "take the cluster over from the hub that manages it, which must not work on it any more")
 	flags.BoolVar(&in.Offline, "offline", false, "do not look at the cluster, for one that cannot be reached from here or now")
 	for _, flag := range []string{"from-kubeconfig", "from-talosconfig"} {
 		if err := cmd.MarkFlagRequired(flag); err != nil {

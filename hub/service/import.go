@@ -44,10 +44,13 @@ type Import struct {
 
 	// Offline leaves out the look at the target, for one that cannot be reached from here or now.
 	Offline bool
+
+	// TakeOver takes the target from another hub, on purpose.
+	TakeOver bool
 }
 
 // Verifier opens a target with credentials that nobody has stored yet, and says what is wrong with them.
-type Verifier func(context.Context, *credentials.Kubeconfig, *credentials.Talosconfig) error
+type Verifier func(context.Context, *credentials.Kubeconfig, *credentials.Talosconfig) (verify.Found, error)
 
 // Import makes the hub manage a target: two Secrets, a Cluster and a TalosCluster. It writes nothing unless both files are usable and open
 // the same cluster, and doing it again brings new credentials or finishes what an earlier attempt left.
@@ -63,10 +66,30 @@ func (s *Service) Import(ctx context.Context, in Import) (*v1alpha1.TalosCluster
 	if err != nil {
 		return nil, err
 	}
-	if err := s.verify(ctx, in, read); err != nil {
+	found, err := s.verify(ctx, in, read)
+	if err != nil {
+		return nil, err
+	}
+	if read.takeOver, err = s.takeOver(ctx, in, found); err != nil {
 		return nil, err
 	}
 	return s.write(ctx, in, read, endpoint)
+}
+
+// takeOver is the owner ID that the target is taken over from: nothing if it is free, or this hub's already.
+func (s *Service) takeOver(ctx context.Context, in Import, found verify.Found) (string, error) {
+	known := &v1alpha1.TalosCluster{}
+	if err := client.IgnoreNotFound(s.Client.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: in.Name}, known)); err != nil {
+		return "", fmt.Errorf("reading TalosCluster %s/%s: %w", in.Namespace, in.Name, err)
+	}
+	switch {
+	case found.OwnerID == "" || found.OwnerID == known.Annotations[v1alpha1.OwnerIDAnnotation]:
+		return "", nil
+	case in.TakeOver:
+		return found.OwnerID, nil
+	}
+	return "", fmt.Errorf("cluster %s is managed already, under owner ID %s: by another hub, or by this one before it was forgotten here; "+
+		"two hubs would undo each other, so forget it there first, and then import it with --take-over", in.Name, found.OwnerID)
 }
 
 // opened are the files that an import brings, read and cut down to what is needed.
@@ -76,6 +99,9 @@ type opened struct {
 
 	// kube and talos are the contents of the Secrets: of files with several contexts nothing but the chosen one.
 	kube, talos []byte
+
+	// takeOver is the owner ID that the target is taken over from.
+	takeOver string
 }
 
 func (s *Service) read(in Import) (opened, error) {
@@ -109,18 +135,19 @@ func (s *Service) read(in Import) (opened, error) {
 	return read, nil
 }
 
-func (s *Service) verify(ctx context.Context, in Import, read opened) error {
+func (s *Service) verify(ctx context.Context, in Import, read opened) (verify.Found, error) {
 	if in.Offline {
-		return nil
+		return verify.Found{}, nil
 	}
 	verifier := s.Verifier
 	if verifier == nil {
 		verifier = verify.Live
 	}
-	if err := verifier(ctx, read.kubeconfig, read.talosconfig); err != nil {
-		return fmt.Errorf("%w; to import it without a look at it: --offline", err)
+	found, err := verifier(ctx, read.kubeconfig, read.talosconfig)
+	if err != nil {
+		return verify.Found{}, fmt.Errorf("%w; to import it without a look at it: --offline", err)
 	}
-	return nil
+	return found, nil
 }
 
 func endpointOf(server string) (v1alpha1.APIEndpoint, error) {
@@ -173,6 +200,9 @@ func (s *Service) write(ctx context.Context, in Import, read opened, endpoint v1
 	_, err = controllerutil.CreateOrPatch(ctx, s.Client, talosCluster, func() error {
 		if talosCluster.Annotations[v1alpha1.OwnerIDAnnotation] == "" {
 			metav1.SetMetaDataAnnotation(&talosCluster.ObjectMeta, v1alpha1.OwnerIDAnnotation, uuid.NewString())
+		}
+		if read.takeOver != "" {
+			metav1.SetMetaDataAnnotation(&talosCluster.ObjectMeta, v1alpha1.TakeOverAnnotation, read.takeOver)
 		}
 		talosCluster.Spec.ControlPlaneEndpoint = &endpoint
 		talosCluster.Spec.Access = access(talosCluster.Spec.Access, in, read)

@@ -355,3 +355,21 @@ func TestEndpointOf(t *testing.T) {
 		NewWithT(t).Expect(endpointOf(server)).To(Equal(want))
 	}
 }
+
+// Two hubs would undo each other: a target that is managed already is imported on purpose, or not at all, and then by who asked for it.
+func TestImportTakesNothingOverByAccident(t *testing.T) {
+	w, in := newWorld(t), brought(t)
+	w.found.OwnerID = "other-hub"
+	_, err := w.Import(w.ctx, in)
+	w.g.Expect(err).To(MatchError(And(ContainSubstring("cluster c1 is managed already, under owner ID other-hub"), ContainSubstring("--take-over"))))
+	w.g.Expect(w.writes).To(BeEmpty())
+
+	in.TakeOver = true
+	made, err := w.Import(w.ctx, in)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(made.Annotations).To(HaveKeyWithValue("ichor.maesh.dev/take-over", "other-hub"))
+
+	w.found.OwnerID, in.TakeOver = made.Annotations["ichor.maesh.dev/owner-id"], false
+	_, err = w.Import(w.ctx, in)
+	w.g.Expect(err).NotTo(HaveOccurred(), "it is this hub's by now")
+}

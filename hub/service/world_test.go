@@ -26,6 +26,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/scheme"
+	"ichor.maesh.dev/hub/hub/verify"
 	"ichor.maesh.dev/hub/providers/credentials"
 )
 
@@ -46,11 +47,12 @@ type world struct {
 	// verified are the servers of the kubeconfigs that were looked at; refusal is what the look says.
 	verified []string
 	refusal  error
+	found    verify.Found
 }
 
-func (w *world) verify(_ context.Context, kubeconfig *credentials.Kubeconfig, _ *credentials.Talosconfig) error {
+func (w *world) verify(_ context.Context, kubeconfig *credentials.Kubeconfig, _ *credentials.Talosconfig) (verify.Found, error) {
 	w.verified = append(w.verified, kubeconfig.Config.Host)
-	return w.refusal
+	return w.found, w.refusal
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {

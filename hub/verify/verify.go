@@ -20,33 +20,43 @@ import (
 // timeout bounds the whole of it: a control plane that is away costs the attempts to connect to it.
 const timeout = 20 * time.Second
 
+// Found is what a look at a target told beyond that it can be opened.
+type Found struct {
+	// OwnerID is the identity under which a hub manages the target already; empty if none does.
+	OwnerID string
+}
+
 // Live opens a target from here with both credentials. It returns an error unless the API server and at least one endpoint answer, both
 // are of the same cluster, and somebody knows of a control plane there.
-func Live(ctx context.Context, kubeconfig *credentials.Kubeconfig, talosconfig *credentials.Talosconfig) error {
+func Live(ctx context.Context, kubeconfig *credentials.Kubeconfig, talosconfig *credentials.Talosconfig) (Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	nodes, err := askKubernetes(ctx, kubeconfig)
+	nodes, record, err := askKubernetes(ctx, kubeconfig)
 	if err != nil {
-		return err
+		return Found{}, err
 	}
 	views, err := askTalos(ctx, talosconfig)
 	if err != nil {
-		return err
+		return Found{}, err
 	}
-	return judge(nodes, views)
+	return Found{OwnerID: record.OwnerID}, judge(nodes, views)
 }
 
-func askKubernetes(ctx context.Context, kubeconfig *credentials.Kubeconfig) ([]kube.Node, error) {
+func askKubernetes(ctx context.Context, kubeconfig *credentials.Kubeconfig) ([]kube.Node, kube.Record, error) {
 	reader, closeReader, err := kube.Open(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, kube.Record{}, fmt.Errorf("kubeconfig: %w", err)
 	}
 	defer closeReader()
 	nodes, err := reader.Nodes(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %s does not open the Kubernetes API: %s", kubeconfig.Config.Host, kube.Trouble(err))
+		return nil, kube.Record{}, fmt.Errorf("kubeconfig: %s does not open the Kubernetes API: %s", kubeconfig.Config.Host, kube.Trouble(err))
 	}
-	return nodes, nil
+	record, err := reader.Record(ctx)
+	if err != nil {
+		return nil, kube.Record{}, fmt.Errorf("kubeconfig: %w", err)
+	}
+	return nodes, record, nil
 }
 
 // view is what one endpoint of a talosconfig tells.

@@ -114,7 +114,7 @@ func TestLive(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			talosconfig, err := credentials.ParseTalosconfig(row.talosconfig, "", "one")
 			g.Expect(err).NotTo(HaveOccurred())
-			err = Live(t.Context(), kubeconfig, talosconfig)
+			_, err = Live(t.Context(), kubeconfig, talosconfig)
 			if row.err == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 			} else {
@@ -131,7 +131,8 @@ func TestLive(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		talosconfig, err := credentials.ParseTalosconfig(two.Talosconfig(), "", "two")
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(Live(t.Context(), kubeconfig, talosconfig)).To(MatchError("kubeconfig: " + two.Endpoint() + " does not open the Kubernetes API: no answer"))
+		_, err = Live(t.Context(), kubeconfig, talosconfig)
+		g.Expect(err).To(MatchError("kubeconfig: " + two.Endpoint() + " does not open the Kubernetes API: no answer"))
 	})
 }
 
