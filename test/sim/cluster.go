@@ -3,12 +3,14 @@
 package sim
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/role"
 
 	"ichor.maesh.dev/hub/test/sim/etcd"
+	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/kubeapi"
 	"ichor.maesh.dev/hub/test/sim/machine"
 	"ichor.maesh.dev/hub/test/sim/pki"
@@ -93,6 +96,7 @@ func (c *Cluster) makeMachines() error {
 		return fmt.Errorf("machine configs: %w", err)
 	}
 	c.etcd = etcd.New(c.spec.Name, o.Clock, *o.Timings, c.etcdChanged)
+	c.etcd.Obey(c.sim.faults)
 	env := machine.Environment{
 		Clock: o.Clock, Timings: *o.Timings, Faults: c.sim.faults, Journal: c.sim.journal, Etcd: c.etcd,
 		Configs: configs, Kubernetes: c.drainer(),
@@ -130,14 +134,36 @@ func (c *Cluster) identities() []machine.Identity {
 func (c *Cluster) identity(kind string, i, octet int, controlPlane bool) machine.Identity {
 	name := kind + "-" + strconv.Itoa(i+1)
 	id := uuid.NewSHA1(uuid.NameSpaceOID, []byte(c.pki.Bundle.Cluster.ID+"/"+name))
+	node, hostname := c.names(name)
 	return machine.Identity{
-		Cluster: c.spec.Name, Name: name, Address: c.sim.network.address(c.index, octet+i),
+		Cluster: c.spec.Name, Name: node, Hostname: hostname,
+		Address: c.sim.network.address(c.index, octet+i), SecondAddress: c.secondAddress(octet + i),
 		ControlPlane: controlPlane, UUID: id.String(), MachineID: fmt.Sprintf("%x", id[:]),
 		Platform: c.spec.Platform, SecureBoot: c.spec.SecureBoot,
 	}
 }
 
 // etcdChanged lets the cluster follow its etcd: elections go to the journal, and the Kubernetes side catches up.
+// names are the names of a machine's Node and of the machine itself.
+func (c *Cluster) names(short string) (node, hostname string) {
+	switch c.spec.Hostnames {
+	case ShortHostnames:
+	case UpperHostnames:
+		return short, strings.ToUpper(short)
+	case FQDNHostnames:
+		return short + ".example.org", short + ".Example.org"
+	}
+	return short, short
+}
+
+// secondAddress is an IPv6 address that nobody else has.
+func (c *Cluster) secondAddress(node int) string {
+	if !c.spec.DualStack {
+		return ""
+	}
+	return fmt.Sprintf("fd00:%x:%x::%x", c.sim.network.octet, c.index, node)
+}
+
 func (c *Cluster) etcdChanged(leader string) {
 	c.mu.Lock()
 	if leader != "" && leader != c.lastLeader {
@@ -158,6 +184,7 @@ func (c *Cluster) makeKubernetes() error {
 	c.workload = workload.New(workload.Options{
 		Store: c.store, Machines: c.machines(), Clock: c.sim.options.Clock, Timings: *c.sim.options.Timings,
 		KubernetesVersion: c.spec.KubernetesVersion, Replicas: c.spec.replicas(), Healthy: c.etcd.Healthy,
+		Cluster: c.spec.Name, Faults: c.sim.faults, Journal: c.sim.journal,
 	})
 	c.workload.Begin()
 	certificate, err := c.pki.KubernetesServer(c.serverIPs()...)
@@ -166,10 +193,25 @@ func (c *Cluster) makeKubernetes() error {
 	}
 	c.front = newFront(c, kubeapi.New(c.store, kubeapi.Options{
 		Cluster: c.spec.Name, Version: c.spec.KubernetesVersion, Certificate: certificate, Clients: c.pki.KubernetesPool(),
+		Spoiled: func(problem string) (tls.Certificate, error) {
+			return c.pki.SpoiledKubernetesServer(problem, c.serverIPs()...)
+		},
+		Faults: c.sim.faults, Site: c.site,
 		Journal: c.sim.journal, Serving: c.etcd.Serve, Healthy: c.etcd.Healthy,
 		DeletePod: c.workload.DeletePod, Changed: c.workload.Sync,
 	}))
 	return nil
+}
+
+// site is the node, or the load balancer, that has an address.
+func (c *Cluster) site(local net.Addr) fault.Site {
+	host, _, _ := net.SplitHostPort(local.String())
+	for _, n := range c.nodes {
+		if n.Address() == host {
+			return n.machine.Site()
+		}
+	}
+	return fault.Site{Cluster: c.spec.Name, Node: fault.Endpoint}
 }
 
 func (c *Cluster) serverIPs() []net.IP {
@@ -186,7 +228,7 @@ func (c *Cluster) makeTalos() error {
 	var err error
 	c.talos, err = talosapi.New(talosapi.Options{
 		Name: c.spec.Name, PKI: c.pki, Journal: c.sim.journal, Faults: c.sim.faults, Registry: c.sim.types,
-		Clock: c.sim.options.Clock, Timings: *c.sim.options.Timings, Kubeconfig: c.kubeconfig,
+		Clock: c.sim.options.Clock, Timings: *c.sim.options.Timings, Endpoint: c.endpointIP(), Kubeconfig: c.kubeconfig,
 	}, c.machines())
 	return err
 }
@@ -236,21 +278,36 @@ func (c *Cluster) TalosconfigFor(roles ...string) ([]byte, error) {
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("unknown roles %q", unknown)
 	}
-	endpoints := make([]string, 0, c.spec.ControlPlanes)
-	for i := range c.spec.ControlPlanes {
-		endpoints = append(endpoints, c.sim.network.address(c.index, firstControlPlane+i))
-	}
-	config, err := c.pki.Talosconfig(c.spec.Name, endpoints, set)
+	return c.TalosconfigWith(set, c.controlPlaneAddresses(), Validity)
+}
+
+// Validity is how long credentials are valid unless a test wants others.
+const Validity = pki.Validity
+
+// TalosconfigWith makes a talosconfig with the given roles and endpoints, whose certificate ends after ttl.
+func (c *Cluster) TalosconfigWith(roles role.Set, endpoints []string, ttl time.Duration) ([]byte, error) {
+	config, err := c.pki.TalosconfigFor(c.spec.Name, endpoints, roles, ttl)
 	if err != nil {
 		return nil, fmt.Errorf("talosconfig: %w", err)
 	}
 	return config, nil
 }
 
+func (c *Cluster) controlPlaneAddresses() []string {
+	endpoints := make([]string, 0, c.spec.ControlPlanes)
+	for i := range c.spec.ControlPlanes {
+		endpoints = append(endpoints, c.sim.network.address(c.index, firstControlPlane+i))
+	}
+	return endpoints
+}
+
 // Endpoint is the URL of the Kubernetes API behind the cluster's load balancer.
 func (c *Cluster) Endpoint() string {
 	return "https://" + net.JoinHostPort(c.endpointIP(), kubernetesPort)
 }
+
+// EndpointHost is the address of the load balancer in front of the control planes. It serves both APIs and is no node's.
+func (c *Cluster) EndpointHost() string { return c.endpointIP() }
 
 func (c *Cluster) endpointIP() string { return c.sim.network.address(c.index, endpointOctet) }
 

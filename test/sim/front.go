@@ -12,6 +12,7 @@ import (
 	"ichor.maesh.dev/hub/test/sim/link"
 	"ichor.maesh.dev/hub/test/sim/machine"
 	"ichor.maesh.dev/hub/test/sim/talosapi"
+	"ichor.maesh.dev/hub/test/sim/tlsfault"
 )
 
 const kubernetesPort = "6443"
@@ -23,6 +24,8 @@ type front struct {
 	api      *kubeapi.API
 	servers  []*server
 	balancer *link.Port
+
+	certificates map[*link.Port]string // What was ordered about certificates at the last look.
 
 	mu   sync.Mutex // Serializes sync.
 	pick sync.Mutex // Guards what the balancer chooses from.
@@ -37,7 +40,7 @@ type server struct {
 }
 
 func newFront(c *Cluster, api *kubeapi.API) *front {
-	f := &front{cluster: c, api: api}
+	f := &front{cluster: c, api: api, certificates: map[*link.Port]string{}}
 	for _, m := range c.machines() {
 		if m.ControlPlane {
 			f.servers = append(f.servers, &server{machine: m, port: link.NewPort(net.JoinHostPort(m.Address, kubernetesPort))})
@@ -76,9 +79,9 @@ func (f *front) open() error {
 	var errs []error
 	var up, down []string
 	for _, s := range f.servers {
-		mode := f.mode(s.machine)
+		mode := f.mode(s.machine, s.port)
 		errs = append(errs, s.port.Set(mode))
-		if mode == link.Open {
+		if mode == link.Open || mode == link.Slow {
 			up = append(up, s.machine.Name)
 		} else {
 			down = append(down, s.machine.Name)
@@ -95,19 +98,40 @@ func (f *front) open() error {
 }
 
 // mode says how a control plane's API server can be reached. It is a static pod beside the local etcd member.
-func (f *front) mode(m *machine.Machine) link.Mode {
+func (f *front) mode(m *machine.Machine, port *link.Port) link.Mode {
 	if state := m.State(); !state.APIUp || !state.EtcdUp {
 		return link.Closed
 	}
-	return talosapi.Reach(f.cluster.sim.faults, m.Site(), "kube")
+	return talosapi.Reach(f.cluster.sim.faults, m.Site(), "kube", port)
 }
 
 func (f *front) balancerMode(serving bool) link.Mode {
-	mode := talosapi.Reach(f.cluster.sim.faults, fault.Site{Cluster: f.cluster.spec.Name}, "kube")
-	if !serving && mode == link.Open {
+	mode := talosapi.Reach(f.cluster.sim.faults, f.endpoint(), "kube", f.balancer)
+	if !serving && (mode == link.Open || mode == link.Slow) {
 		return link.Closed
 	}
 	return mode
+}
+
+func (f *front) endpoint() fault.Site {
+	return fault.Site{Cluster: f.cluster.spec.Name, Node: fault.Endpoint}
+}
+
+// certificatesChanged cuts the connections that were made when other orders about certificates were in force.
+func (f *front) certificatesChanged() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	faults := f.cluster.sim.faults
+	check := func(at fault.Site, port *link.Port) {
+		if state := tlsfault.State(faults, at, "kube"); state != f.certificates[port] {
+			f.certificates[port] = state
+			port.Cut()
+		}
+	}
+	for _, s := range f.servers {
+		check(s.machine.Site(), s.port)
+	}
+	check(f.endpoint(), f.balancer)
 }
 
 func (f *front) close() error {

@@ -79,7 +79,21 @@ type ClusterSpec struct {
 	SecureBoot bool `json:"secureBoot,omitempty"`
 	// PodsPerWorker sizes the example deployment; negative is none. Clusters without workers count their control planes.
 	PodsPerWorker int `json:"podsPerWorker"`
+	// Hostnames says how Talos names the machines: Short as the Nodes, Upper in upper case, FQDN with a domain.
+	Hostnames HostnameStyle `json:"hostnames,omitempty"`
+	// DualStack machines tell of an IPv6 address as well. Nothing listens there.
+	DualStack bool `json:"dualStack,omitempty"`
 }
+
+// HostnameStyle says how Talos names the machines.
+type HostnameStyle string
+
+// The styles of host names.
+const (
+	ShortHostnames HostnameStyle = ""
+	UpperHostnames HostnameStyle = "Upper"
+	FQDNHostnames  HostnameStyle = "FQDN"
+)
 
 func (c ClusterSpec) withDefaults() ClusterSpec {
 	c.TalosVersion = cmp.Or(c.TalosVersion, DefaultTalosVersion)

@@ -121,8 +121,10 @@ func (s *Simulator) shutDown() {
 
 func (s *Simulator) syncAll() {
 	for _, c := range s.clusters {
+		c.etcd.Refresh() // It also lets the workload look around.
 		c.talos.Sync()
 		c.front.sync()
+		c.front.certificatesChanged()
 	}
 }
 
@@ -154,7 +156,7 @@ func (s *Simulator) known(cluster, node string) error {
 	if cluster != "" && s.Cluster(cluster) == nil {
 		return fmt.Errorf("no cluster is named %q", cluster)
 	}
-	if node == "" {
+	if node == "" || node == fault.Endpoint {
 		return nil
 	}
 	_, err := s.node(cluster, node)

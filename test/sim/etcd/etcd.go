@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/timing"
 )
 
@@ -58,6 +59,7 @@ type Cluster struct {
 	clock   clock.WithDelayedExecution
 	timings timing.Timings
 	changed func(leader string) // Called without the lock after each change.
+	faults  *fault.Registry     // Nil orders nothing.
 
 	mu       sync.Mutex
 	members  []*member
@@ -74,6 +76,67 @@ func New(name string, clk clock.WithDelayedExecution, timings timing.Timings, ch
 		name: name, clock: clk, timings: timings, changed: changed,
 		term: 2, index: 1000, wake: make(chan struct{}),
 	}
+}
+
+// Obey makes the cluster ask for its faults. Refresh tells it that they changed.
+func (c *Cluster) Obey(faults *fault.Registry) { c.faults = faults }
+
+// Refresh carries out what faults change at once: a leader that may not lead steps down.
+func (c *Cluster) Refresh() {
+	c.mu.Lock()
+	if m := c.find(c.leader); m != nil && c.learner(m) {
+		c.leader = 0
+	}
+	if c.leader == 0 && c.quorum() {
+		c.elect()
+	}
+	leader := c.leaderName()
+	c.signal()
+	c.mu.Unlock()
+	c.changed(leader)
+}
+
+// stands asks for a fault of one member; no member asks for one of the whole cluster.
+func (c *Cluster) stands(name string, m *member) bool {
+	if c.faults == nil {
+		return false
+	}
+	at := fault.Site{Cluster: c.name}
+	if m != nil {
+		at.Node = m.Name
+	}
+	_, there := c.faults.Stands(name, at)
+	return there
+}
+
+func (c *Cluster) learner(m *member) bool { return m.Learner || c.stands(fault.EtcdLearner, m) }
+
+// Alarm is an alarm that a member has raised.
+type Alarm struct {
+	MemberID uint64
+	Name     string
+}
+
+// Alarms lists the alarms. Every member knows all of them.
+func (c *Cluster) Alarms(id uint64) ([]Alarm, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.ask(id); err != nil {
+		return nil, err
+	}
+	if !c.healthy() {
+		return nil, ErrNoLeader
+	}
+	var alarms []Alarm
+	for _, m := range c.members {
+		if c.faults == nil {
+			break
+		}
+		if f, raised := c.faults.Stands(fault.EtcdAlarm, fault.Site{Cluster: c.name, Node: m.Name}); raised {
+			alarms = append(alarms, Alarm{MemberID: m.ID, Name: f.Params[fault.ParamAlarm]})
+		}
+	}
+	return alarms, nil
 }
 
 // Add makes a member that is up. The first one becomes the leader.
@@ -130,7 +193,7 @@ func (c *Cluster) elected(number int) {
 		c.mu.Unlock()
 		return
 	}
-	c.lead(c.members[slices.IndexFunc(c.members, func(m *member) bool { return m.up && !m.Learner })])
+	c.lead(c.members[slices.IndexFunc(c.members, func(m *member) bool { return m.up && !c.learner(m) })])
 	leader := c.leaderName()
 	c.mu.Unlock()
 	c.changed(leader)
@@ -155,7 +218,9 @@ func (c *Cluster) Healthy() bool {
 	return c.healthy()
 }
 
-func (c *Cluster) healthy() bool { return c.leader != 0 && c.quorum() }
+func (c *Cluster) healthy() bool {
+	return c.leader != 0 && c.quorum() && !c.stands(fault.EtcdNoLeader, nil)
+}
 
 // WaitHealthy waits until the cluster serves.
 func (c *Cluster) WaitHealthy(ctx context.Context) error {
@@ -196,12 +261,19 @@ func (c *Cluster) Members(id uint64) ([]Member, error) {
 	if err := c.ask(id); err != nil {
 		return nil, err
 	}
-	if !c.healthy() {
+	asked := c.find(id)
+	if !c.healthy() || c.stands(fault.EtcdNoLeader, asked) {
 		return nil, ErrNoLeader
 	}
 	members := make([]Member, 0, len(c.members))
 	for _, m := range c.members {
-		members = append(members, m.Member)
+		told := m.Member
+		told.Learner = c.learner(m)
+		members = append(members, told)
+	}
+	if c.stands(fault.EtcdMembersDiffer, asked) { // It has not heard of one of the others.
+		i := slices.IndexFunc(members, func(m Member) bool { return m.ID != id })
+		members = slices.Delete(members, max(i, 0), i+1)
 	}
 	return members, nil
 }
@@ -213,7 +285,12 @@ func (c *Cluster) Status(id uint64) (Status, error) {
 	if err := c.ask(id); err != nil {
 		return Status{}, err
 	}
-	return Status{MemberID: id, Leader: c.leader, Term: c.term, Index: c.index}, nil
+	m := c.find(id)
+	status := Status{MemberID: id, Leader: c.leader, Term: c.term, Index: c.index, Learner: c.learner(m)}
+	if c.stands(fault.EtcdNoLeader, nil) || c.stands(fault.EtcdNoLeader, m) {
+		status.Leader = 0
+	}
+	return status, nil
 }
 
 // Forfeit moves the leadership from the member id to the first other one. It returns that one's name, or nothing when
@@ -240,7 +317,7 @@ func (c *Cluster) forfeit(id uint64) (string, error) {
 		return "", nil
 	}
 	next := c.members[slices.IndexFunc(c.members, func(m *member) bool { return m.ID != id })]
-	if !next.up || next.Learner {
+	if !next.up || c.learner(next) {
 		return "", fmt.Errorf("move leadership to %s: %w", next.Name, ErrTimeout)
 	}
 	c.lead(next)
@@ -280,7 +357,7 @@ func (c *Cluster) ask(id uint64) error {
 func (c *Cluster) quorum() bool {
 	voters, up := 0, 0
 	for _, m := range c.members {
-		if m.Learner {
+		if c.learner(m) {
 			continue
 		}
 		voters++

@@ -12,23 +12,85 @@ import (
 const (
 	// InstallerExit makes a run of the installer end with a non-zero exit code.
 	InstallerExit = "installer-exit"
+	// InstallerCut breaks the stream of an installer's messages before its exit code.
+	InstallerCut = "installer-cut"
+	// InstallerBusy answers a request to install as if another installer ran.
+	InstallerBusy = "installer-busy"
+	// InstallerLost lets an installer report success though nothing was written.
+	InstallerLost = "installer-lost"
 	// Fallback makes the next boot into a newly installed slot fail, so that the machine comes back on the old one.
 	Fallback = "fallback"
-	// Unreachable cuts a machine's APIs off the network while the machine itself goes on running.
+	// OtherVersion makes the next boot come up with a version that nobody asked for.
+	OtherVersion = "other-version"
+	// OtherIdentity makes a machine tell another UUID, or register under another node name.
+	OtherIdentity = "other-identity"
+	// RebootStuck keeps a machine in the reboot sequence: its API answers, and it does not go down.
+	RebootStuck = "reboot-stuck"
+	// BootStuck keeps a machine that went down from coming back.
+	BootStuck = "boot-stuck"
+	// EtcdMissing keeps the etcd member of a machine that booted from running.
+	EtcdMissing = "etcd-missing"
+	// EtcdLearner makes an etcd member a learner.
+	EtcdLearner = "etcd-learner"
+	// EtcdAlarm raises an etcd alarm.
+	EtcdAlarm = "etcd-alarm"
+	// EtcdMembersDiffer makes an etcd member know other members than the others do.
+	EtcdMembersDiffer = "etcd-members-differ"
+	// EtcdNoLeader makes etcd members lose their leader.
+	EtcdNoLeader = "etcd-no-leader"
+	// Unreachable disturbs the network on the way to a machine's APIs while the machine itself goes on running.
 	Unreachable = "unreachable"
 	// PullFailure makes an image pull fail.
 	PullFailure = "pull-failure"
+	// TalosRefused makes calls of the Talos API fail.
+	TalosRefused = "talos-refused"
+	// KubernetesRefused makes requests to the Kubernetes API fail.
+	KubernetesRefused = "kubernetes-refused"
+	// PodStuck keeps pods that were deleted from ending.
+	PodStuck = "pod-stuck"
+	// ForeignCordon cordons a Node, as an administrator would.
+	ForeignCordon = "foreign-cordon"
+	// ForeignNode adds a Node that is no Talos machine.
+	ForeignNode = "foreign-node"
+	// ServerCertificate makes servers show a certificate that clients must not accept.
+	ServerCertificate = "server-certificate"
+	// ClientCertificate makes servers refuse the certificates of their clients.
+	ClientCertificate = "client-certificate"
 )
 
 // Parameters of faults.
 const (
-	// ParamCode is the exit code of InstallerExit.
+	// ParamCode is an exit code, or the status code of a refusal.
 	ParamCode = "code"
-	// ParamAPI says which API Unreachable concerns: talos, kube or both.
+	// ParamAPI says which API a fault concerns: talos, kube or both.
 	ParamAPI = "api"
-	// ParamMode says how Unreachable shows: refuse or blackhole.
+	// ParamMode says how a fault shows.
 	ParamMode = "mode"
+	// ParamDelay is how long a slow network takes for what it carries.
+	ParamDelay = "delay"
+	// ParamGoesOn says whether an installer goes on when its stream breaks.
+	ParamGoesOn = "goes-on"
+	// ParamVersion is the version that OtherVersion boots.
+	ParamVersion = "version"
+	// ParamUUID and ParamName are what OtherIdentity tells.
+	ParamUUID = "uuid"
+	ParamName = "name"
+	// ParamWhen says when OtherIdentity begins.
+	ParamWhen = "when"
+	// ParamAlarm is the alarm of EtcdAlarm.
+	ParamAlarm = "alarm"
+	// ParamMethod, ParamResource and ParamMessage select and word what TalosRefused and KubernetesRefused refuse.
+	ParamMethod   = "method"
+	ParamResource = "resource"
+	ParamMessage  = "message"
+	// ParamAnnotation is what ForeignCordon leaves on the Node, as KEY=VALUE.
+	ParamAnnotation = "annotation"
+	// ParamProblem is what is wrong with a certificate.
+	ParamProblem = "problem"
 )
+
+// Endpoint stands for a cluster's load balancer where a fault names a node.
+const Endpoint = "endpoint"
 
 // Definition describes one kind of fault: what the command line shows and what Inject checks.
 type Definition struct {
@@ -54,6 +116,9 @@ type Param struct {
 	Summary string
 }
 
+// which is the parameter of faults that concern one API or both.
+var which = Param{Name: ParamAPI, Default: "both", Values: []string{"talos", "kube", "both"}, Summary: "which API"}
+
 // Definitions is the table of all faults. A new fault is a row here and one question at the place that it concerns.
 var Definitions = []Definition{
 	{
@@ -62,22 +127,141 @@ var Definitions = []Definition{
 		Params:  []Param{{Name: ParamCode, Default: "1", Summary: "exit code"}},
 	},
 	{
+		Name:    InstallerCut,
+		Summary: "the stream of the installer's messages breaks before its exit code",
+		Params:  []Param{{Name: ParamGoesOn, Default: "true", Values: []string{"true", "false"}, Summary: "whether the installer goes on"}},
+	},
+	{
+		Name:    InstallerBusy,
+		Summary: "a request to install is answered as if another installer ran",
+	},
+	{
+		Name:    InstallerLost,
+		Summary: "the installer reports success and has written nothing",
+	},
+	{
 		Name:    Fallback,
 		Summary: "the next boot into a newly installed slot fails and the machine comes back on the old one",
 	},
 	{
-		Name:     Unreachable,
-		Summary:  "the machine runs, but its APIs cannot be reached",
+		Name:    OtherVersion,
+		Summary: "the next boot comes up with a version that nobody asked for",
+		Params:  []Param{{Name: ParamVersion, Default: "v1.13.2", Summary: "the version"}},
+	},
+	{
+		Name:     OtherIdentity,
+		Summary:  "the machine tells another UUID, or registers under another node name",
 		Standing: true,
 		Params: []Param{
-			{Name: ParamAPI, Default: "both", Values: []string{"talos", "kube", "both"}, Summary: "which API"},
-			{Name: ParamMode, Default: "refuse", Values: []string{"refuse", "blackhole"}, Summary: "how it shows"},
+			{Name: ParamUUID, Summary: "the UUID; empty is its own"},
+			{Name: ParamName, Summary: "the node name; empty is its own"},
+			{Name: ParamWhen, Default: "now", Values: []string{"now", "reboot"}, Summary: "from when on"},
+		},
+	},
+	{
+		Name:     RebootStuck,
+		Summary:  "the machine stays in the reboot sequence: its API answers, and it does not go down",
+		Standing: true,
+	},
+	{
+		Name:     BootStuck,
+		Summary:  "the machine does not come back from being down",
+		Standing: true,
+	},
+	{
+		Name:     EtcdMissing,
+		Summary:  "the etcd member of a machine that boots does not run",
+		Standing: true,
+		Params:   []Param{{Name: ParamMode, Default: "blocking", Values: []string{"blocking", "silent"}, Summary: "whether the machine waits for it, or says that it is ready"}},
+	},
+	{
+		Name:     EtcdLearner,
+		Summary:  "the etcd member is a learner",
+		Standing: true,
+	},
+	{
+		Name:     EtcdAlarm,
+		Summary:  "etcd has an alarm",
+		Standing: true,
+		Params:   []Param{{Name: ParamAlarm, Default: "NOSPACE", Values: []string{"NOSPACE", "CORRUPT"}, Summary: "which"}},
+	},
+	{
+		Name:     EtcdMembersDiffer,
+		Summary:  "the etcd member knows other members than the others",
+		Standing: true,
+	},
+	{
+		Name:     EtcdNoLeader,
+		Summary:  "the etcd member has no leader; without a node, the whole etcd",
+		Standing: true,
+	},
+	{
+		Name:     Unreachable,
+		Summary:  "the machine runs, but its APIs cannot be reached, or only just; node endpoint is the load balancer",
+		Standing: true,
+		Params: []Param{
+			which,
+			{Name: ParamMode, Default: "refuse", Values: []string{"refuse", "blackhole", "reset", "slow"}, Summary: "how it shows"},
+			{Name: ParamDelay, Default: "500ms", Summary: "what a slow network adds to each answer"},
 		},
 	},
 	{
 		Name:    PullFailure,
 		Summary: "an image pull fails",
 	},
+	{
+		Name:    TalosRefused,
+		Summary: "calls of the Talos API fail",
+		Params: []Param{
+			{Name: ParamMethod, Default: "*", Summary: "the method, such as MachineService/Read; a final * stands for any ending"},
+			{Name: ParamResource, Summary: "only for this type of resource, where the method reads resources"},
+			{Name: ParamCode, Default: "PermissionDenied", Values: []string{"PermissionDenied", "Unimplemented", "Unavailable", "FailedPrecondition", "Internal"}, Summary: "the code"},
+			{Name: ParamMessage, Default: "not authorized", Summary: "the message"},
+		},
+	},
+	{
+		Name:    KubernetesRefused,
+		Summary: "requests to the Kubernetes API fail",
+		Params: []Param{
+			{Name: ParamMethod, Default: "POST", Summary: "the HTTP method; * is any"},
+			{Name: ParamResource, Default: "pods/eviction", Summary: "the resource, with its subresource if it has one; * is any"},
+			{Name: ParamCode, Default: "403", Values: []string{"401", "403", "500", "503"}, Summary: "the HTTP status"},
+		},
+	},
+	{
+		Name:     PodStuck,
+		Summary:  "pods that were deleted do not end",
+		Standing: true,
+	},
+	{
+		Name:     ForeignCordon,
+		Summary:  "somebody cordons the Node, and uncordons it when the fault is cleared",
+		Standing: true,
+		Params:   []Param{{Name: ParamAnnotation, Summary: "an annotation to leave, as KEY=VALUE"}},
+	},
+	{
+		Name:     ForeignNode,
+		Summary:  "the cluster has a Node that is no Talos machine",
+		Standing: true,
+		Params:   []Param{{Name: ParamName, Default: "foreign-1", Summary: "its name"}},
+	},
+	{
+		Name:     ServerCertificate,
+		Summary:  "the server shows a certificate that clients must not accept",
+		Standing: true,
+		Params:   []Param{which, problem},
+	},
+	{
+		Name:     ClientCertificate,
+		Summary:  "the server refuses the certificates of its clients",
+		Standing: true,
+		Params:   []Param{which, problem},
+	},
+}
+
+// problem is the parameter of faults with certificates.
+var problem = Param{
+	Name: ParamProblem, Default: "expired", Values: []string{"expired", "not-yet-valid", "other-authority"}, Summary: "what is wrong with it",
 }
 
 // Lookup finds a definition by its name.

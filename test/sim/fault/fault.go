@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -42,6 +43,7 @@ type Registry struct {
 	next     int
 	active   []*Active
 	watchers []func()
+	wake     chan struct{} // Closed and replaced at each change.
 }
 
 // Add puts a fault in force and returns its ID.
@@ -99,7 +101,10 @@ func (r *Registry) List() []Active {
 func (r *Registry) Fire(name string, at Site) (Fault, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := r.find(name, at)
+	return r.fire(r.find(name, at))
+}
+
+func (r *Registry) fire(i int) (Fault, bool) {
 	if i < 0 {
 		return Fault{}, false
 	}
@@ -124,6 +129,49 @@ func (r *Registry) Standing(name string, at Site) []Fault {
 	return found
 }
 
+// WaitGone waits until no standing fault of that name is in force at the site.
+func (r *Registry) WaitGone(ctx context.Context, name string, at Site) error {
+	for {
+		r.mu.Lock()
+		there, wake := r.find(name, at) >= 0, r.waker()
+		r.mu.Unlock()
+		if !there {
+			return nil
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// waker returns the channel that the next change closes; the caller holds the lock.
+func (r *Registry) waker() chan struct{} {
+	if r.wake == nil {
+		r.wake = make(chan struct{})
+	}
+	return r.wake
+}
+
+// Stands asks for the first standing fault of that name at the site, for places that need but one.
+func (r *Registry) Stands(name string, at Site) (Fault, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := r.find(name, at)
+	if i < 0 {
+		return Fault{}, false
+	}
+	return r.active[i].Fault, true
+}
+
+// FireIf is Fire for the first fault at the site that concerns what is about to happen.
+func (r *Registry) FireIf(name string, at Site, concerns func(Fault) bool) (Fault, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fire(slices.IndexFunc(r.active, func(a *Active) bool { return a.Name == name && a.concerns(at) && concerns(a.Fault) }))
+}
+
 // OnChange registers a function that runs after every Add and Clear, for what standing faults change at once.
 func (r *Registry) OnChange(fn func()) {
 	r.mu.Lock()
@@ -134,6 +182,8 @@ func (r *Registry) OnChange(fn func()) {
 func (r *Registry) changed() {
 	r.mu.Lock()
 	watchers := slices.Clone(r.watchers)
+	close(r.waker())
+	r.wake = nil
 	r.mu.Unlock()
 	for _, fn := range watchers {
 		fn()

@@ -40,7 +40,7 @@ func TestStandingFaults(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	at := fault.Site{Cluster: "c", Node: "n"}
 	g.Expect(r.Standing(fault.Unreachable, at)).To(HaveLen(1))
-	g.Expect(r.Standing(fault.Unreachable, at)[0].Params).To(Equal(map[string]string{"api": "both", "mode": "refuse"}), "defaults")
+	g.Expect(r.Standing(fault.Unreachable, at)[0].Params).To(Equal(map[string]string{"api": "both", "mode": "refuse", "delay": "500ms"}), "defaults")
 	g.Expect(r.Clear(id)).To(BeTrue())
 	g.Expect(r.Clear(id)).To(BeFalse())
 	g.Expect(r.Standing(fault.Unreachable, at)).To(BeEmpty())
@@ -61,4 +61,36 @@ func TestOrdersThatMakeNoSense(t *testing.T) {
 			NewWithT(t).Expect(err).To(HaveOccurred())
 		})
 	}
+}
+
+func TestWaitGone(t *testing.T) {
+	g := NewWithT(t)
+	var r fault.Registry
+	at := fault.Site{Cluster: "c", Node: "n"}
+	g.Expect(r.WaitGone(t.Context(), fault.BootStuck, at)).To(Succeed(), "none is in force")
+	first, err := r.Add(fault.Fault{Name: fault.BootStuck, Node: "n"})
+	g.Expect(err).NotTo(HaveOccurred())
+	second, err := r.Add(fault.Fault{Name: fault.BootStuck})
+	g.Expect(err).NotTo(HaveOccurred())
+	gone := make(chan error, 1)
+	go func() { gone <- r.WaitGone(t.Context(), fault.BootStuck, at) }()
+	r.Clear(first)
+	g.Consistently(gone, "20ms").ShouldNot(Receive(), "the other one stands")
+	r.Clear(second)
+	g.Eventually(gone).Should(Receive(BeNil()))
+}
+
+func TestFireIf(t *testing.T) {
+	g := NewWithT(t)
+	var r fault.Registry
+	for _, method := range []string{"GET", "POST"} {
+		_, err := r.Add(fault.Fault{Name: fault.KubernetesRefused, Times: 1, Params: map[string]string{"method": method}})
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	post := func(f fault.Fault) bool { return f.Params["method"] == "POST" }
+	_, fired := r.FireIf(fault.KubernetesRefused, fault.Site{}, post)
+	g.Expect(fired).To(BeTrue())
+	_, fired = r.FireIf(fault.KubernetesRefused, fault.Site{}, post)
+	g.Expect(fired).To(BeFalse(), "it was ordered once")
+	g.Expect(r.List()).To(ConsistOf(HaveField("Params", HaveKeyWithValue("method", "GET"))))
 }

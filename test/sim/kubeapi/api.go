@@ -6,14 +6,20 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
+	"ichor.maesh.dev/hub/test/sim/tlsfault"
 )
 
 // Options say what a cluster's Kubernetes API needs besides its store.
@@ -22,9 +28,13 @@ type Options struct {
 	Cluster string
 	// Version is the Kubernetes version, "v1.35.2".
 	Version string
-	// Certificate is the servers' certificate, and Clients the CA of their clients.
+	// Certificate is the servers' certificate, and Spoiled makes one that has a problem; Clients is the CA of their clients.
 	Certificate tls.Certificate
+	Spoiled     func(problem string) (tls.Certificate, error)
 	Clients     *x509.CertPool
+	// Faults are asked for what goes wrong, and Site says at which node or load balancer an address is.
+	Faults *fault.Registry
+	Site   func(local net.Addr) fault.Site
 	// Journal records every change.
 	Journal *journal.Journal
 	// Serving waits for the backing store, and fails when it does not serve in time.
@@ -47,14 +57,23 @@ type API struct {
 // New makes the API of a store.
 func New(store *Store, o Options) *API {
 	a := &API{Options: o, store: store}
+	certificates := &tlsfault.Server{
+		Config: &tls.Config{
+			MinVersion:   tls.VersionTLS12,
+			Certificates: []tls.Certificate{o.Certificate},
+			ClientCAs:    o.Clients,
+			ClientAuth:   tls.RequestClientCert, // Whoever shows none, or one of another CA, hears of it in HTTP.
+			NextProtos:   []string{"h2", "http/1.1"},
+		},
+		Faults: o.Faults, API: "kube", Spoiled: o.Spoiled,
+		Site: func(hello *tls.ClientHelloInfo) fault.Site { return o.Site(hello.Conn.LocalAddr()) },
+	}
 	a.server = &http.Server{
 		Handler:           a,
 		ReadHeaderTimeout: 30 * time.Second,
 		TLSConfig: &tls.Config{
-			MinVersion:   tls.VersionTLS12,
-			Certificates: []tls.Certificate{o.Certificate},
-			ClientCAs:    o.Clients,
-			ClientAuth:   tls.VerifyClientCertIfGiven,
+			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{o.Certificate},
+			GetConfigForClient: certificates.ConfigForClient, NextProtos: []string{"h2", "http/1.1"},
 		},
 		ErrorLog: discardLog, // Handshakes that faults cut off are not news.
 	}
@@ -72,7 +91,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a.serveStatic(w, r) {
 		return
 	}
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+	if !a.authenticated(r) {
 		writeError(w, r, apierrors.NewUnauthorized("Unauthorized"))
 		return
 	}
@@ -84,7 +103,52 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, r, err)
 		return
 	}
+	if err := a.refused(req); err != nil {
+		writeError(w, r, err)
+		return
+	}
 	a.serveResource(w, req)
+}
+
+// authenticated says whether the client showed a certificate of the cluster's CA, and none that was ordered to be refused.
+func (a *API) authenticated(r *http.Request) bool {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return false
+	}
+	_, err := r.TLS.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: a.Clients, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return err == nil && !tlsfault.Distrusted(a.Faults, a.Site(local), "kube")
+}
+
+// refused asks whether the request was ordered to fail.
+func (a *API) refused(r *request) error {
+	resource := r.resource.Plural
+	if r.subresource != "" {
+		resource += "/" + r.subresource
+	}
+	f, refused := a.Faults.FireIf(fault.KubernetesRefused, fault.Site{Cluster: a.Cluster}, func(f fault.Fault) bool {
+		return slices.Contains([]string{"*", r.Method}, f.Params[fault.ParamMethod]) &&
+			slices.Contains([]string{"*", resource}, f.Params[fault.ParamResource])
+	})
+	if !refused {
+		return nil
+	}
+	named := schema.GroupResource{Group: r.resource.Group, Resource: resource}
+	switch f.Params[fault.ParamCode] {
+	case "401":
+		return apierrors.NewUnauthorized("Unauthorized")
+	case "403":
+		return apierrors.NewForbidden(named, r.name, fmt.Errorf("User %q cannot %s resource %q in API group %q in the namespace %q",
+			r.TLS.PeerCertificates[0].Subject.CommonName, verbs[r.Method], resource, r.resource.Group, r.namespace))
+	case "503":
+		return apierrors.NewServiceUnavailable("apiserver is shutting down")
+	}
+	return apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
+}
+
+// verbs are what the authorizer calls the HTTP methods.
+var verbs = map[string]string{
+	http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
 }
 
 // serveStatic serves what needs neither a user nor the store.

@@ -3,6 +3,8 @@
 package kubeapi
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -49,42 +51,71 @@ func (a *API) disruptionAllowed(pod *corev1.Pod) error {
 	if !serving(pod) {
 		return nil
 	}
+	budgets, err := a.budgetsOf(pod)
+	switch {
+	case err != nil:
+		return apierrors.NewInternalError(err)
+	case len(budgets) > 1:
+		return apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+	case len(budgets) == 0:
+		return nil
+	}
+	status, err := BudgetStatus(a.store, budgets[0])
+	switch {
+	case err != nil:
+		return apierrors.NewInternalError(err)
+	case status.DisruptionsAllowed <= 0:
+		return budgetError(budgets[0].Name, status)
+	}
+	return nil
+}
+
+func (a *API) budgetsOf(pod *corev1.Pod) (found []*policyv1.PodDisruptionBudget, err error) {
 	budgets, _ := a.store.List(PodDisruptionBudgets, pod.Namespace)
 	for _, obj := range budgets {
 		budget := obj.(*policyv1.PodDisruptionBudget) //nolint:forcetypeassert // The store holds budgets under it.
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 		if err != nil {
-			return apierrors.NewInternalError(err)
+			return nil, err
 		}
-		if !selector.Matches(labels.Set(pod.Labels)) {
-			continue
-		}
-		if a.disruptionsLeft(budget, selector) <= 0 {
-			return budgetError(budget.Name)
+		if selector.Matches(labels.Set(pod.Labels)) {
+			found = append(found, budget)
 		}
 	}
-	return nil
+	return found, nil
 }
 
-func budgetError(name string) error {
+func budgetError(name string, status policyv1.PodDisruptionBudgetStatus) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
 		Type:    policyv1.DisruptionBudgetCause,
-		Message: "The disruption budget " + name + " does not allow a disruption now",
+		Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", name, status.DesiredHealthy, status.CurrentHealthy),
 	})
 	return err
 }
 
-func (a *API) disruptionsLeft(budget *policyv1.PodDisruptionBudget, selector labels.Selector) int {
-	pods, _ := a.store.List(Pods, budget.Namespace)
-	pods = slices.DeleteFunc(pods, func(o Object) bool { return !selector.Matches(labels.Set(o.GetLabels())) })
-	healthy := 0
+// BudgetStatus is what the controller of disruption budgets finds about one now.
+func BudgetStatus(store *Store, budget *policyv1.PodDisruptionBudget) (policyv1.PodDisruptionBudgetStatus, error) {
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	if err != nil {
+		return policyv1.PodDisruptionBudgetStatus{}, fmt.Errorf("selector of budget %s: %w", budget.Name, err)
+	}
+	total, healthy := 0, 0
+	pods, _ := store.List(Pods, budget.Namespace)
 	for _, o := range pods {
+		if !selector.Matches(labels.Set(o.GetLabels())) {
+			continue
+		}
+		total++
 		if serving(o.(*corev1.Pod)) {
 			healthy++
 		}
 	}
-	return healthy - desiredHealthy(budget, len(pods))
+	desired := desiredHealthy(budget, total)
+	return policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: budget.Generation, ExpectedPods: int32(total), CurrentHealthy: int32(healthy), //nolint:gosec // A handful of pods.
+		DesiredHealthy: int32(desired), DisruptionsAllowed: int32(max(healthy-desired, 0)), //nolint:gosec // As above.
+	}, nil
 }
 
 func desiredHealthy(budget *policyv1.PodDisruptionBudget, total int) int {

@@ -97,6 +97,9 @@ var (
 		Group: "policy", Version: "v1", Plural: "poddisruptionbudgets", Kind: "PodDisruptionBudget",
 		ShortNames: []string{"pdb"}, Namespaced: true,
 		New: func() Object { return &policyv1.PodDisruptionBudget{} }, NewList: func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} },
+		CopyStatus: func(from, to Object) {
+			to.(*policyv1.PodDisruptionBudget).Status = from.(*policyv1.PodDisruptionBudget).Status
+		},
 	}
 )
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 )
 
 // Mode says how the port behaves towards its clients.
@@ -21,6 +22,10 @@ const (
 	Open
 	// Blackhole accepts connections and never answers; established ones fall silent.
 	Blackhole
+	// Reset accepts connections and cuts them at once, established ones as well.
+	Reset
+	// Slow serves, and takes its time for each answer; see Port.SetDelay.
+	Slow
 )
 
 // Port is a net.Listener for one address whose Mode can change while a server is accepting from it.
@@ -30,6 +35,7 @@ type Port struct {
 
 	mu     sync.Mutex
 	mode   Mode
+	delay  time.Duration // Of mode Slow.
 	inner  net.Listener
 	conns  map[*conn]struct{}
 	gate   chan struct{} // Closed while bytes may flow.
@@ -63,8 +69,31 @@ func (p *Port) Set(mode Mode) error {
 		return err
 	}
 	p.setGate(mode != Blackhole)
-	p.mode = mode
+	if p.mode = mode; mode == Reset {
+		p.cut()
+	}
 	return nil
+}
+
+// SetDelay says what mode Slow adds to each answer.
+func (p *Port) SetDelay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// Cut cuts all connections and goes on listening.
+func (p *Port) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut()
+}
+
+func (p *Port) cut() {
+	for c := range p.conns {
+		c.abort()
+	}
+	clear(p.conns)
 }
 
 func (p *Port) listen(on bool) error {
@@ -89,10 +118,7 @@ func (p *Port) hangUp() {
 		_ = p.inner.Close()
 		p.inner = nil
 	}
-	for c := range p.conns {
-		c.abort()
-	}
-	clear(p.conns)
+	p.cut()
 	p.signal()
 }
 
@@ -173,6 +199,10 @@ func (p *Port) admit(inner net.Listener, raw net.Conn) net.Conn {
 		return nil
 	}
 	c := &conn{Conn: raw, port: p, done: make(chan struct{})}
+	if p.mode == Reset {
+		c.abort()
+		return nil
+	}
 	if p.assign != nil {
 		c.backend = p.assign()
 	}
@@ -228,7 +258,28 @@ func (c *conn) Write(b []byte) (int, error) {
 	if err := c.pass(); err != nil {
 		return 0, err
 	}
+	if err := c.dawdle(); err != nil {
+		return 0, err
+	}
 	return c.Conn.Write(b)
+}
+
+// dawdle takes the time of a slow network.
+func (c *conn) dawdle() error {
+	c.port.mu.Lock()
+	slow, delay := c.port.mode == Slow, c.port.delay
+	c.port.mu.Unlock()
+	if !slow || delay <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-c.done:
+		return errCut
+	}
 }
 
 func (c *conn) pass() error {

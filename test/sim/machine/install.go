@@ -37,8 +37,10 @@ type Installation struct {
 	Ended []string
 	// Code is the exit code; read it after Done.
 	Code int32
-	// Aborted says that the machine went down before the end: nothing was installed.
+	// Aborted says that the machine went down before the end, or the installer was killed: nothing was installed.
 	Aborted bool
+	// Cut says that the messages end after Begun, whatever the installer does.
+	Cut bool
 	// Done is closed at the end.
 	Done chan struct{}
 }
@@ -61,6 +63,10 @@ func (m *Machine) Install(ref string) (*Installation, error) {
 		Done:  make(chan struct{}),
 	}
 	m.notify()
+	f, cut := m.env.Faults.Fire(fault.InstallerCut, m.Site())
+	if run.Cut = cut; cut && f.Params[fault.ParamGoesOn] == "false" {
+		run.Aborted = true
+	}
 	go m.install(life, image.System, run)
 	return run, nil
 }
@@ -71,6 +77,9 @@ func (m *Machine) beginInstall() (context.Context, error) {
 	if m.state.Installing {
 		return nil, ErrBusy
 	}
+	if _, busy := m.env.Faults.Fire(fault.InstallerBusy, m.Site()); busy {
+		return nil, ErrBusy
+	}
 	m.state.Installing = true
 	return m.life, nil
 }
@@ -78,12 +87,18 @@ func (m *Machine) beginInstall() (context.Context, error) {
 func (m *Machine) install(life context.Context, system Slot, run *Installation) {
 	defer close(run.Done)
 	defer m.notify()
+	if !run.Aborted {
+		m.carryOut(life, system, run)
+	}
+	m.finishInstall(life, system, run)
+}
+
+func (m *Machine) carryOut(life context.Context, system Slot, run *Installation) {
 	if err := m.preflight(system); err != nil {
 		run.Code, run.Ended = preflightCode(system), []string{"pre-flight checks failed: " + err.Error()}
 	} else if timing.Sleep(life, m.env.Clock, m.env.Timings.Install) == nil {
 		run.Code, run.Ended = m.installerResult()
 	}
-	m.finishInstall(life, system, run)
 }
 
 // installerResult asks for the fault at the very end, as most installers that fail do so late.
@@ -100,12 +115,13 @@ func (m *Machine) installerResult() (int32, []string) {
 }
 
 func (m *Machine) finishInstall(life context.Context, system Slot, run *Installation) {
+	_, lost := m.env.Faults.Fire(fault.InstallerLost, m.Site())
 	m.mu.Lock()
-	if run.Aborted = life.Err() != nil; !run.Aborted {
-		m.state.Installing = false
-		if run.Code == 0 {
-			m.disk.install(system)
-		}
+	ended := life.Err() == nil
+	run.Aborted = run.Aborted || !ended
+	m.state.Installing = m.state.Installing && !ended // Of the boot that began meanwhile nothing is known.
+	if run.Code == 0 && !run.Aborted && !lost {
+		m.disk.install(system)
 	}
 	m.mu.Unlock()
 	m.record("installer", fmt.Sprintf("%s exit code %d aborted %t", system.Version, run.Code, run.Aborted))

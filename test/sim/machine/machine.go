@@ -5,6 +5,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -24,6 +25,10 @@ type Identity struct {
 	Cluster, Name string
 	// Address is the IP.
 	Address string
+	// SecondAddress is an address of the other family that the machine tells of; empty for none.
+	SecondAddress string
+	// Hostname is what Talos calls the machine; the Node has it in lower case, as Name.
+	Hostname string
 	// ControlPlane machines run etcd and the Kubernetes API.
 	ControlPlane bool
 	// UUID is the hardware's.
@@ -34,6 +39,14 @@ type Identity struct {
 	Platform string
 	// SecureBoot says that the machine boots signed images.
 	SecureBoot bool
+}
+
+// Addresses are all addresses that the machine tells of.
+func (i Identity) Addresses() []string {
+	if i.SecondAddress == "" {
+		return []string{i.Address}
+	}
+	return []string{i.Address, i.SecondAddress}
 }
 
 // Site is the place where the machine asks for faults.
@@ -95,6 +108,7 @@ type Machine struct {
 	state     State
 	disk      disk
 	meta      map[uint8]string // machined's copy of META, read from disk at boot.
+	disguised bool             // It has booted since it was told to be another machine.
 	images    map[string]Image // Pulled ones, by every name that finds them.
 	config    configuration
 	starts    Starts
@@ -144,6 +158,18 @@ func (m *Machine) snapshot() State {
 
 // MemberID is the ID of the machine's etcd member, zero on workers.
 func (m *Machine) MemberID() uint64 { return m.memberID }
+
+// Told returns the UUID and the node name that the machine tells: its own, unless it was ordered to be another one.
+func (m *Machine) Told() (id, name string) {
+	f, ordered := m.env.Faults.Stands(fault.OtherIdentity, m.Site())
+	m.mu.Lock()
+	disguised := ordered && (m.disguised || f.Params[fault.ParamWhen] == "now")
+	m.mu.Unlock()
+	if !disguised {
+		return m.UUID, m.Name
+	}
+	return cmp.Or(f.Params[fault.ParamUUID], m.UUID), cmp.Or(f.Params[fault.ParamName], m.Name)
+}
 
 // Etcd is the cluster's etcd.
 func (m *Machine) Etcd() *etcd.Cluster { return m.env.Etcd }

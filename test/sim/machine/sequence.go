@@ -153,7 +153,8 @@ func (m *Machine) advance(s *sequence, change func()) bool {
 
 // windDown stops the services; the API still answers, and another reboot may still take over.
 func (m *Machine) windDown(s *sequence, stage runtime.MachineStage) bool {
-	return m.begin(s, stage) && m.wait(s, m.env.Timings.Stop)
+	return m.begin(s, stage) && m.wait(s, m.env.Timings.Stop) &&
+		m.env.Faults.WaitGone(s.ctx, fault.RebootStuck, m.Site()) == nil
 }
 
 func (m *Machine) begin(s *sequence, stage runtime.MachineStage) bool {
@@ -193,9 +194,12 @@ func (m *Machine) away(s *sequence, why string, comesBack bool) bool {
 
 // boot brings the machine from darkness to running and ready. It becomes its own sequence, which a reboot may take over.
 func (m *Machine) boot(from *sequence) {
-	if timing.Sleep(from.ctx, m.env.Clock, m.env.Timings.Boot) != nil || !m.fallBack(from) {
+	if timing.Sleep(from.ctx, m.env.Clock, m.env.Timings.Boot) != nil ||
+		m.env.Faults.WaitGone(from.ctx, fault.BootStuck, m.Site()) != nil || !m.fallBack(from) {
 		return
 	}
+	other, astray := m.env.Faults.Fire(fault.OtherVersion, m.Site())
+	_, disguised := m.env.Faults.Stands(fault.OtherIdentity, m.Site())
 	m.mu.Lock()
 	if m.sequence != from {
 		m.mu.Unlock()
@@ -207,6 +211,9 @@ func (m *Machine) boot(from *sequence) {
 		name = sequenceInstall
 	}
 	s := m.replace(name)
+	if m.disguised = disguised; astray {
+		m.disk.slots[m.disk.next].Version = other.Params[fault.ParamVersion]
+	}
 	m.wake(s)
 	m.mu.Unlock()
 	m.record("boot", m.State().Running.Version)
@@ -267,6 +274,13 @@ func (m *Machine) joinEtcd(s *sequence) bool {
 	if !m.ControlPlane {
 		return true
 	}
+	switch f, missing := m.env.Faults.Stands(fault.EtcdMissing, m.Site()); {
+	case missing && f.Params[fault.ParamMode] == "silent":
+		go m.joinLate()
+		return true
+	case missing && m.env.Faults.WaitGone(s.ctx, fault.EtcdMissing, m.Site()) != nil:
+		return false
+	}
 	if timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.EtcdJoin) != nil {
 		return false
 	}
@@ -275,6 +289,24 @@ func (m *Machine) joinEtcd(s *sequence) bool {
 		m.env.Etcd.Up(m.memberID)
 	}
 	return joined
+}
+
+// joinLate brings up the etcd member that was ordered to be missing, when it may run, and if the machine is still up.
+func (m *Machine) joinLate() {
+	m.mu.Lock()
+	life := m.life
+	m.mu.Unlock()
+	if m.env.Faults.WaitGone(life, fault.EtcdMissing, m.Site()) != nil {
+		return
+	}
+	m.mu.Lock()
+	up := life.Err() == nil
+	m.state.EtcdUp = m.state.EtcdUp || up
+	m.mu.Unlock()
+	if up {
+		m.notify()
+		m.env.Etcd.Up(m.memberID)
+	}
 }
 
 // startKubelet waits for the cluster too: without its API no node becomes Ready.

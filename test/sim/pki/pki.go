@@ -15,15 +15,14 @@ import (
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
-	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"go.yaml.in/yaml/v4"
 )
 
-// validity outlives any simulation and stays below the CAs' ten years.
-const validity = 5 * 365 * 24 * time.Hour
+// Validity outlives any simulation and stays below the CAs' ten years.
+const Validity = 5 * 365 * 24 * time.Hour
 
 // PKI is the key material of one cluster.
 type PKI struct {
@@ -82,8 +81,8 @@ func (p *PKI) TalosPool() *stdx509.CertPool { return pool(p.talos) }
 func (p *PKI) KubernetesPool() *stdx509.CertPool { return pool(p.kubernetes) }
 
 // TalosServer makes the server certificate of a node's Talos API.
-func (p *PKI) TalosServer(name string, ip net.IP) (tls.Certificate, error) {
-	return server(p.talos, name, []string{name}, ip)
+func (p *PKI) TalosServer(name string, ips ...net.IP) (tls.Certificate, error) {
+	return server(p.talos, name, []string{name}, ips...)
 }
 
 // TalosForwarder makes the client certificate with which a control plane passes calls on in its callers' names.
@@ -93,8 +92,7 @@ func (p *PKI) TalosForwarder(name string) (tls.Certificate, error) {
 
 // KubernetesServer makes the server certificate of a cluster's API servers.
 func (p *PKI) KubernetesServer(ips ...net.IP) (tls.Certificate, error) {
-	names := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"}
-	return server(p.kubernetes, "kube-apiserver", names, ips...)
+	return server(p.kubernetes, "kube-apiserver", kubernetesNames, ips...)
 }
 
 // Kubelet makes the client certificate of a node's kubelet.
@@ -102,14 +100,7 @@ func (p *PKI) Kubelet(node string) (tls.Certificate, error) {
 	return client(p.kubernetes, "system:node:"+node, "system:nodes")
 }
 
-// Talosconfig makes a talosconfig with one context for a client with the given roles.
-func (p *PKI) Talosconfig(context string, endpoints []string, roles role.Set) ([]byte, error) {
-	pair, err := p.Bundle.GenerateTalosAPIClientCertificateWithTTL(roles, validity)
-	if err != nil {
-		return nil, fmt.Errorf("client certificate: %w", err)
-	}
-	return clientconfig.NewConfig(context, endpoints, p.Bundle.Certs.OS.Crt, pair).Bytes()
-}
+var kubernetesNames = []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"}
 
 func pool(ca *x509.CertificateAuthority) *stdx509.CertPool {
 	pool := stdx509.NewCertPool()
@@ -135,12 +126,12 @@ func issue(ca *x509.CertificateAuthority, usage stdx509.ExtKeyUsage, options ...
 
 func keyPair(ca *x509.CertificateAuthority, usage stdx509.ExtKeyUsage, options ...x509.Option) (*x509.KeyPair, error) {
 	now := time.Now()
-	options = append(options,
+	options = append([]x509.Option{
 		x509.NotBefore(now.Add(-time.Minute)), // Clocks of test machines jump.
-		x509.NotAfter(now.Add(validity)),
+		x509.NotAfter(now.Add(Validity)),
 		x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{usage}),
-	)
+	}, options...)
 	pair, err := x509.NewKeyPair(ca, options...)
 	if err != nil {
 		return nil, fmt.Errorf("issue certificate: %w", err)

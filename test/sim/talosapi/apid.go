@@ -22,6 +22,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"ichor.maesh.dev/hub/test/sim/fault"
+	"ichor.maesh.dev/hub/test/sim/tlsfault"
 )
 
 // Metadata keys. The first four are Talos's; the last two are the simulator's own, between a node's apid and its services.
@@ -44,14 +47,23 @@ var manyServices = []string{
 // newApid makes the server that a node's port serves: it checks the client's certificate and routes the call.
 func newApid(n *node, certificate tls.Certificate) *grpc.Server {
 	handler := proxy.TransparentHandler(n.route, proxy.WithStreamedDetector(streamed))
-	return grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(&tls.Config{
+	server := &tlsfault.Server{
+		Config: &tls.Config{
 			MinVersion:       tls.VersionTLS13,
 			Certificates:     []tls.Certificate{certificate},
 			ClientAuth:       tls.RequireAndVerifyClientCert,
 			ClientCAs:        n.cluster.PKI.TalosPool(),
 			VerifyConnection: clientCertificateOnly,
-		})),
+			NextProtos:       []string{"h2"},
+		},
+		Faults: n.cluster.Faults, API: "talos",
+		Site: func(*tls.ClientHelloInfo) fault.Site { return n.Site() },
+		Spoiled: func(problem string) (tls.Certificate, error) {
+			return n.cluster.PKI.SpoiledTalosServer(problem, n.Name, n.serverIPs()...)
+		},
+	}
+	return grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: server.ConfigForClient})),
 		grpc.UnknownServiceHandler(handler),
 		grpc.ForceServerCodecV2(proxy.Codec()),
 		grpc.SharedWriteBuffer(true),

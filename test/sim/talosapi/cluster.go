@@ -43,6 +43,8 @@ type Options struct {
 	// Clock and Timings pace what waits.
 	Clock   clock.Clock
 	Timings timing.Timings
+	// Endpoint is the address of the load balancer or the VIP in front of the control planes; empty for none.
+	Endpoint string
 	// Kubeconfig is what MachineService.Kubeconfig returns.
 	Kubeconfig []byte
 }
@@ -57,8 +59,9 @@ type Cluster struct {
 	services *grpc.Server
 	local    *grpc.ClientConn
 
-	nodes  []*node
-	byName map[string]*node // By name and by address.
+	nodes    []*node
+	byName   map[string]*node // By name and by address.
+	balancer *balancer        // Nil without an endpoint.
 
 	mu      sync.Mutex
 	remotes map[string]*grpc.ClientConn // Connections between nodes, by target.
@@ -78,6 +81,9 @@ func New(o Options, machines []*machine.Machine) (*Cluster, error) {
 		if err := c.add(m); err != nil {
 			return nil, fmt.Errorf("node %s: %w", m.Name, err)
 		}
+	}
+	if o.Endpoint != "" {
+		c.balancer = newBalancer(c)
 	}
 	c.services = newServices(c)
 	c.local, err = grpc.NewClient("passthrough:///local",
@@ -109,6 +115,9 @@ func (c *Cluster) Serve() error {
 			return err
 		}
 	}
+	if c.balancer != nil {
+		return c.balancer.serve()
+	}
 	return nil
 }
 
@@ -117,11 +126,17 @@ func (c *Cluster) Sync() {
 	for _, n := range c.nodes {
 		n.sync()
 	}
+	if c.balancer != nil {
+		c.balancer.sync()
+	}
 }
 
 // Close ends everything.
 func (c *Cluster) Close() error {
 	errs := []error{}
+	if c.balancer != nil {
+		errs = append(errs, c.balancer.close())
+	}
 	for _, n := range c.nodes {
 		errs = append(errs, n.close())
 	}

@@ -102,20 +102,21 @@ func (n *node) role() machine.Type {
 
 func (n *node) nodename() resource.Resource {
 	r := k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID)
-	r.TypedSpec().Nodename, r.TypedSpec().HostnameVersion = n.Name, "1"
+	_, name := n.Told()
+	r.TypedSpec().Nodename, r.TypedSpec().HostnameVersion = name, "1"
 	return r
 }
 
 func (n *node) systemInformation() resource.Resource {
 	r := hardware.NewSystemInformation(hardware.SystemInformationID)
-	r.TypedSpec().UUID = n.UUID
+	r.TypedSpec().UUID, _ = n.Told()
 	r.TypedSpec().Manufacturer, r.TypedSpec().ProductName = "Ichor", "Simulated machine"
 	return r
 }
 
 func (n *node) platformMetadata() resource.Resource {
 	r := runtime.NewPlatformMetadataSpec(runtime.NamespaceName, runtime.PlatformMetadataID)
-	r.TypedSpec().Platform, r.TypedSpec().Hostname = n.Platform, n.Name
+	r.TypedSpec().Platform, r.TypedSpec().Hostname = n.Platform, n.Hostname
 	return r
 }
 
@@ -144,11 +145,12 @@ func (n *node) etcdMember() resource.Resource {
 // member is how discovery shows this node to the others.
 func (n *node) member() resource.Resource {
 	r := cluster.NewMember(cluster.NamespaceName, n.Name)
-	identity := sha256.Sum256([]byte(n.UUID))
+	id, _ := n.Told()
+	identity := sha256.Sum256([]byte(id))
 	*r.TypedSpec() = cluster.MemberSpec{
 		NodeID:          base64.RawURLEncoding.EncodeToString(identity[:]),
-		Addresses:       []netip.Addr{netip.MustParseAddr(n.Address)},
-		Hostname:        n.Name,
+		Addresses:       addresses(n.Addresses()),
+		Hostname:        n.Hostname,
 		MachineType:     n.role(),
 		OperatingSystem: fmt.Sprintf("Talos (%s)", n.State().Running.Version),
 	}
@@ -156,4 +158,12 @@ func (n *node) member() resource.Resource {
 		r.TypedSpec().ControlPlane = &cluster.ControlPlane{APIServerPort: 6443}
 	}
 	return r
+}
+
+func addresses(texts []string) []netip.Addr {
+	list := make([]netip.Addr, 0, len(texts))
+	for _, text := range texts {
+		list = append(list, netip.MustParseAddr(text))
+	}
+	return list
 }

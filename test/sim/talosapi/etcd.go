@@ -76,16 +76,23 @@ func (machineService) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machin
 	return &machineapi.EtcdStatusResponse{Messages: []*machineapi.EtcdStatus{{MemberStatus: member}}}, nil
 }
 
-// EtcdAlarmList has no alarms to report.
+// EtcdAlarmList lists the alarms of all members.
 func (machineService) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmListResponse, error) {
 	n, err := etcdNode(ctx, "etcd alarm list")
 	if err != nil {
 		return nil, err
 	}
-	if _, err := n.Etcd().Members(n.MemberID()); err != nil {
+	alarms, err := n.Etcd().Alarms(n.MemberID())
+	if err != nil {
 		return nil, etcdError(err)
 	}
-	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{{}}}, nil
+	list := &machineapi.EtcdAlarm{}
+	for _, a := range alarms {
+		list.MemberAlarms = append(list.MemberAlarms, &machineapi.EtcdMemberAlarm{
+			MemberId: a.MemberID, Alarm: machineapi.EtcdMemberAlarm_AlarmType(machineapi.EtcdMemberAlarm_AlarmType_value[a.Name]),
+		})
+	}
+	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{list}}, nil
 }
 
 // EtcdForfeitLeadership moves the leadership to another member; the answer names none if there was none to move.

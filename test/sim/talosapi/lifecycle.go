@@ -39,6 +39,9 @@ func (lifecycleService) Upgrade(req *machineapi.LifecycleServiceUpgradeRequest, 
 	if err := sendMessages(stream, run.Begun); err != nil {
 		return err
 	}
+	if run.Cut {
+		return status.Error(codes.Unavailable, "error reading from server: EOF")
+	}
 	select {
 	case <-run.Done:
 	case <-stream.Context().Done():

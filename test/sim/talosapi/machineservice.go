@@ -37,7 +37,7 @@ func (machineService) Version(ctx context.Context, _ *emptypb.Empty) (*machineap
 
 // Hostname returns the node's name.
 func (machineService) Hostname(ctx context.Context, _ *emptypb.Empty) (*machineapi.HostnameResponse, error) {
-	return &machineapi.HostnameResponse{Messages: []*machineapi.Hostname{{Hostname: nodeFrom(ctx).Name}}}, nil
+	return &machineapi.HostnameResponse{Messages: []*machineapi.Hostname{{Hostname: nodeFrom(ctx).Hostname}}}, nil
 }
 
 // Read serves the few files that clients of the API are known to read.

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/link"
 	"ichor.maesh.dev/hub/test/sim/machine"
+	"ichor.maesh.dev/hub/test/sim/tlsfault"
 )
 
 // node is the API side of one machine.
@@ -27,19 +29,31 @@ type node struct {
 	resources *resources // Of the current boot.
 	bootID    string     // The boot that resources belong to.
 	version   string     // The version that the other nodes were told.
+
+	certificates string // What was ordered about certificates at the last look.
 }
 
 func newNode(c *Cluster, m *machine.Machine) (*node, error) {
-	certificate, err := c.PKI.TalosServer(m.Name, net.ParseIP(m.Address))
+	n := &node{Machine: m, cluster: c, port: link.NewPort(net.JoinHostPort(m.Address, Port))}
+	certificate, err := c.PKI.TalosServer(m.Name, n.serverIPs()...)
 	if err != nil {
 		return nil, fmt.Errorf("server certificate: %w", err)
 	}
-	n := &node{Machine: m, cluster: c, port: link.NewPort(net.JoinHostPort(m.Address, Port))}
 	n.apid = newApid(n, certificate)
 	return n, nil
 }
 
+// serverIPs are the addresses that the node's certificate is good for. Control planes may be behind the cluster's endpoint.
+func (n *node) serverIPs() []net.IP {
+	ips := []net.IP{net.ParseIP(n.Address)}
+	if n.ControlPlane && n.cluster.Endpoint != "" {
+		ips = append(ips, net.ParseIP(n.cluster.Endpoint))
+	}
+	return ips
+}
+
 func (n *node) serve() error {
+	n.certificates = tlsfault.State(n.cluster.Faults, n.Site(), "talos")
 	n.sync()
 	if err := n.port.Set(n.mode()); err != nil {
 		return err
@@ -76,26 +90,33 @@ func (n *node) sync() {
 	}
 	// An address that cannot be bound again leaves the port closed, which is what its clients then see.
 	_ = n.port.Set(n.mode())
+	if certificates := tlsfault.State(n.cluster.Faults, n.Site(), "talos"); certificates != n.certificates {
+		n.certificates = certificates
+		n.port.Cut()
+	}
 }
 
 func (n *node) mode() link.Mode {
 	if !n.State().APIUp {
 		return link.Closed
 	}
-	return Reach(n.cluster.Faults, n.Site(), "talos")
+	return Reach(n.cluster.Faults, n.Site(), "talos", n.port)
 }
 
-// Reach says how an API of a running machine can be reached, given the faults in force.
-func Reach(faults *fault.Registry, at fault.Site, api string) link.Mode {
+// reaches are the modes of a port by the modes of the fault Unreachable.
+var reaches = map[string]link.Mode{"refuse": link.Closed, "blackhole": link.Blackhole, "reset": link.Reset, "slow": link.Slow}
+
+// Reach says how an API of a running machine can be reached through a port, given the faults in force. The latest order wins.
+func Reach(faults *fault.Registry, at fault.Site, api string, port *link.Port) link.Mode {
 	mode := link.Open
 	for _, f := range faults.Standing(fault.Unreachable, at) {
 		if which := f.Params[fault.ParamAPI]; which != api && which != "both" {
 			continue
 		}
-		if f.Params[fault.ParamMode] == "blackhole" {
-			return link.Blackhole
+		mode = reaches[f.Params[fault.ParamMode]]
+		if delay, err := time.ParseDuration(f.Params[fault.ParamDelay]); err == nil {
+			port.SetDelay(delay)
 		}
-		mode = link.Closed
 	}
 	return mode
 }

@@ -15,6 +15,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"ichor.maesh.dev/hub/test/sim/fault"
+	"ichor.maesh.dev/hub/test/sim/journal"
 )
 
 // newServices makes the server behind the nodes' apid servers. One serves all nodes of a cluster; a metadata key that only
@@ -91,11 +94,32 @@ func (s contextStream) Context() context.Context { return s.ctx }
 var errNotAuthorized = status.Error(codes.PermissionDenied, "not authorized")
 
 func (c *call) authorize() error {
+	if err := c.refused(""); err != nil {
+		return err
+	}
 	roles, _ := role.Parse(c.caller.roles)
 	if !roles.IncludesAny(ruleOf(c.method).roles) {
 		return errNotAuthorized
 	}
 	return nil
+}
+
+// refused asks whether the call was ordered to fail, as a call or as one for a type of resource.
+func (c *call) refused(resource string) error {
+	f, refused := c.node.cluster.Faults.FireIf(fault.TalosRefused, c.node.Site(), func(f fault.Fault) bool {
+		method := journal.Filter{Method: f.Params[fault.ParamMethod]}
+		return f.Params[fault.ParamResource] == resource && method.Matches(journal.Entry{Sequence: 1, Method: shortMethod(c.method)})
+	})
+	if !refused {
+		return nil
+	}
+	return status.Error(refusals[f.Params[fault.ParamCode]], f.Params[fault.ParamMessage])
+}
+
+// refusals are the codes that can be ordered.
+var refusals = map[string]codes.Code{
+	"PermissionDenied": codes.PermissionDenied, "Unimplemented": codes.Unimplemented, "Unavailable": codes.Unavailable,
+	"FailedPrecondition": codes.FailedPrecondition, "Internal": codes.Internal,
 }
 
 func authorizeUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

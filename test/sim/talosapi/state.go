@@ -55,6 +55,9 @@ var errReadOnly = status.Error(codes.PermissionDenied, "write access is not allo
 // access is the rule for reading resources: known types only, and secrets for administrators only.
 func access(ctx context.Context, a state.Access) error {
 	c := callFrom(ctx)
+	if err := c.refused(a.ResourceType); err != nil {
+		return err
+	}
 	sensitive, ok := c.node.cluster.Registry.of(c.node.State().Running).types[a.ResourceType]
 	if !ok {
 		return status.Errorf(codes.PermissionDenied, "resource type %q is not supported", a.ResourceType)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"ichor.maesh.dev/hub/test/sim/fault"
+	"ichor.maesh.dev/hub/test/sim/journal"
 	"ichor.maesh.dev/hub/test/sim/kubeapi"
 	"ichor.maesh.dev/hub/test/sim/machine"
 	"ichor.maesh.dev/hub/test/sim/timing"
@@ -33,6 +35,10 @@ type Options struct {
 	Replicas int
 	// Healthy says whether the Kubernetes API works; nothing is written while it does not.
 	Healthy func() bool
+	// Cluster is the cluster's name, Faults are asked for what goes wrong there, and Journal hears of what somebody else does.
+	Cluster string
+	Faults  *fault.Registry
+	Journal *journal.Journal
 }
 
 // Controller is the cluster's inner life.
@@ -43,6 +49,7 @@ type Controller struct {
 	stopped bool
 	timers  map[timerKey]clock.Timer
 	boots   map[string]string // Node name to the boot ID that its pods have last started in.
+	foreign map[string]string // Nodes that somebody else was ordered to cordon, with the annotation that was left.
 }
 
 // timerKey names something that will happen to a pod or node.
@@ -53,7 +60,7 @@ type timerKey struct {
 
 // New makes the controller and the cluster's objects.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, timers: map[timerKey]clock.Timer{}, boots: map[string]string{}}
+	c := &Controller{Options: o, timers: map[timerKey]clock.Timer{}, boots: map[string]string{}, foreign: map[string]string{}}
 	c.createBase()
 	return c
 }
@@ -68,11 +75,13 @@ func (c *Controller) Sync() {
 	for _, m := range c.Machines {
 		c.syncNode(m)
 	}
+	c.syncStrangers()
 	c.syncSets()
 	c.schedule()
 	c.syncPods()
 	c.syncStorage()
 	c.countDaemons()
+	c.syncBudgets()
 }
 
 // Begin does the first Sync, and starts the pods at once: a simulation begins in the middle of a cluster's life.
@@ -132,11 +141,17 @@ func (c *Controller) cancel(what string, uid types.UID) {
 
 func (c *Controller) machine(name string) *machine.Machine {
 	for _, m := range c.Machines {
-		if m.Name == name {
+		if nodeName(m) == name {
 			return m
 		}
 	}
 	return nil
+}
+
+// nodeName is the name under which a machine's kubelet registers.
+func nodeName(m *machine.Machine) string {
+	_, name := m.Told()
+	return name
 }
 
 // kubeletReady says whether the node's kubelet does its work.

@@ -23,8 +23,11 @@ const (
 // syncNode is kubelet and node controller for one machine: a kubelet that is ready reports everything, one that is not
 // leaves its node NotReady, and after a while Unknown.
 func (c *Controller) syncNode(m *machine.Machine) {
-	state := m.State()
-	obj, err := c.Store.Get(kubeapi.Nodes, "", m.Name)
+	state, name := m.State(), nodeName(m)
+	if name != m.Name {
+		c.changeNode(m.Name, func(n *corev1.Node) { c.leave(n, n.UID) }) // Nobody reports for the old name any more.
+	}
+	obj, err := c.Store.Get(kubeapi.Nodes, "", name)
 	if err != nil {
 		if state.KubeletReady {
 			_, _ = c.Store.Create(kubeapi.Nodes, c.newNode(m, state), false)
@@ -34,10 +37,10 @@ func (c *Controller) syncNode(m *machine.Machine) {
 	uid := obj.GetUID()
 	if state.KubeletReady {
 		c.cancel("silence", uid)
-		c.changeNode(m.Name, func(n *corev1.Node) { c.report(n, m, state) })
+		c.changeNode(name, func(n *corev1.Node) { c.report(n, m, state) })
 		return
 	}
-	c.changeNode(m.Name, func(n *corev1.Node) { c.leave(n, uid) })
+	c.changeNode(name, func(n *corev1.Node) { c.leave(n, uid) })
 }
 
 func (c *Controller) changeNode(name string, change func(*corev1.Node)) {
@@ -61,10 +64,11 @@ func (c *Controller) leave(n *corev1.Node, uid types.UID) {
 }
 
 func (c *Controller) newNode(m *machine.Machine, state machine.State) *corev1.Node {
+	name := nodeName(m)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: m.Name,
+		Name: name,
 		Labels: map[string]string{
-			hostnameLabel:      m.Name,
+			hostnameLabel:      name,
 			"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
 		},
 	}}
@@ -90,12 +94,14 @@ func (c *Controller) report(n *corev1.Node, m *machine.Machine, state machine.St
 		corev1.ResourcePods:   resource.MustParse("110"),
 	}
 	n.Status.Capacity, n.Status.Allocatable = resources, resources
-	n.Status.Addresses = []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: m.Address},
-		{Type: corev1.NodeHostName, Address: m.Name},
+	id, name := m.Told()
+	n.Status.Addresses = nil
+	for _, address := range m.Addresses() {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
 	}
+	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})
 	n.Status.NodeInfo = corev1.NodeSystemInfo{
-		MachineID: m.MachineID, SystemUUID: m.UUID, BootID: state.BootID,
+		MachineID: m.MachineID, SystemUUID: id, BootID: state.BootID,
 		KernelVersion: "6.18.5-talos", OSImage: fmt.Sprintf("Talos (%s)", state.Running.Version),
 		ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: c.KubernetesVersion,
 		OperatingSystem: "linux", Architecture: "amd64",

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/kubeapi"
 )
 
@@ -77,24 +78,25 @@ func (c *Controller) syncPods() {
 func (c *Controller) restartedNodes() map[string]bool {
 	restarted := map[string]bool{}
 	for _, m := range c.Machines {
-		state := m.State()
-		if !state.KubeletReady || c.boots[m.Name] == state.BootID {
+		state, name := m.State(), nodeName(m)
+		if !state.KubeletReady || c.boots[name] == state.BootID {
 			continue
 		}
-		restarted[m.Name] = c.boots[m.Name] != ""
-		c.boots[m.Name] = state.BootID
+		restarted[name] = c.boots[name] != ""
+		c.boots[name] = state.BootID
 	}
 	return restarted
 }
 
 func (c *Controller) started(pod *corev1.Pod) {
-	if !c.kubeletReady(pod.Spec.NodeName) {
+	m := c.machine(pod.Spec.NodeName)
+	if m == nil || !m.State().KubeletReady {
 		return
 	}
 	c.changePod(pod, func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
 		p.Status.StartTime = ptr.To(c.now())
-		p.Status.HostIP = c.machine(p.Spec.NodeName).Address
+		p.Status.HostIP = m.Address
 		p.Status.PodIP = p.Status.HostIP
 		c.setRunning(p, true, false)
 	})
@@ -123,14 +125,15 @@ func (c *Controller) setRunning(p *corev1.Pod, ready, restarted bool) {
 
 // finish lets a terminating pod end, which takes its kubelet. A pod that never had a node ends at once.
 func (c *Controller) finish(pod *corev1.Pod, ready bool) {
-	if ready {
+	_, stuck := c.Faults.Stands(fault.PodStuck, fault.Site{Cluster: c.Cluster, Node: pod.Spec.NodeName})
+	if ready && !stuck {
 		c.after("end", pod.UID, c.Timings.PodTermination, func() { c.remove(pod) })
 	}
 }
 
 func (c *Controller) remove(pod *corev1.Pod) {
 	current, err := c.Store.Get(kubeapi.Pods, pod.Namespace, pod.Name)
-	if err == nil && current.GetUID() == pod.UID {
+	if err == nil && current.GetUID() == pod.UID && len(current.GetFinalizers()) == 0 {
 		_, _ = c.Store.Delete(kubeapi.Pods, pod.Namespace, pod.Name, false)
 	}
 }
@@ -141,7 +144,7 @@ func (c *Controller) DeletePod(obj kubeapi.Object, grace *int64) {
 	defer c.mu.Unlock()
 	pod := obj.(*corev1.Pod) //nolint:forcetypeassert // The API calls it for pods only.
 	seconds := ptr.Deref(grace, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 30))
-	if seconds == 0 || pod.Spec.NodeName == "" {
+	if len(pod.Finalizers) == 0 && (seconds == 0 || pod.Spec.NodeName == "") {
 		c.remove(pod)
 		return
 	}

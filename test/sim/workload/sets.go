@@ -130,13 +130,14 @@ func replica(set *appsv1.ReplicaSet) *corev1.Pod {
 
 // syncNodePods makes a node's daemon pods and, on control planes, its static pods.
 func (c *Controller) syncNodePods(m *machine.Machine, alive map[string]int) {
-	node, err := c.Store.Get(kubeapi.Nodes, "", m.Name)
+	name := nodeName(m)
+	node, err := c.Store.Get(kubeapi.Nodes, "", name)
 	if err != nil || !m.State().KubeletReady {
 		return
 	}
-	for _, name := range daemons {
-		set, err := c.Store.Get(kubeapi.DaemonSets, "kube-system", name)
-		pod := newPod("kube-system", name+"-"+string(node.GetUID())[:5], name, m.Name)
+	for _, app := range daemons {
+		set, err := c.Store.Get(kubeapi.DaemonSets, "kube-system", app)
+		pod := newPod("kube-system", app+"-"+string(node.GetUID())[:5], app, name)
 		if err != nil || alive["kube-system/"+pod.Name] > 0 {
 			continue
 		}
@@ -146,14 +147,14 @@ func (c *Controller) syncNodePods(m *machine.Machine, alive map[string]int) {
 	if !m.ControlPlane {
 		return
 	}
-	for _, name := range staticPods {
-		pod := newPod("kube-system", name+"-"+m.Name, name, m.Name)
+	for _, app := range staticPods {
+		pod := newPod("kube-system", app+"-"+name, app, name)
 		if alive["kube-system/"+pod.Name] > 0 {
 			continue
 		}
 		pod.OwnerReferences = ownedBy(node, "Node", "v1")
 		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "simulated", "kubernetes.io/config.source": "file"}
-		pod.Spec.Containers[0].Image = fmt.Sprintf("registry.k8s.io/%s:%s", name, c.KubernetesVersion)
+		pod.Spec.Containers[0].Image = fmt.Sprintf("registry.k8s.io/%s:%s", app, c.KubernetesVersion)
 		c.create(kubeapi.Pods, pod)
 	}
 }
