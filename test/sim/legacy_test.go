@@ -59,7 +59,7 @@ func TestLegacyUpgrade(t *testing.T) {
 	after := worker.State()
 	g.Expect(after.Running).To(Equal(machine.Slot{Version: "v1.13.9", Schematic: otherSchematic}))
 	g.Expect(after.BootID).NotTo(Equal(before.BootID))
-	g.Expect(eventsOf(s, worker)).To(Equal([]string{"drained", "installer", "down", "boot", "ready", "committed"}))
+	g.Expect(eventsOf(s, worker)).To(Equal([]string{"drained", "installer", "down", "boot", "running", "ready", "committed"}))
 	entry, err := s.Journal().Wait(within(t), journal.Filter{Node: worker.Name(), Method: "MachineService/Upgrade", Done: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(entry.Arguments).To(And(HaveKeyWithValue("image", factoryImage+":v1.13.9"), HaveKeyWithValue("stage", "false")))
@@ -171,17 +171,17 @@ func TestLegacyUpgradeThatFails(t *testing.T) {
 		{
 			name:   "in the installer",
 			fault:  fault.Fault{Name: fault.InstallerExit, Node: "worker-1", Times: 1},
-			events: []string{"drained", "installer", "failed", "down", "boot", "ready"},
+			events: []string{"drained", "installer", "failed", "down", "boot", "running", "ready"},
 		},
 		{
 			name:   "in the new system's first boot",
 			fault:  fault.Fault{Name: fault.Fallback, Node: "worker-1", Times: 1},
-			events: []string{"drained", "installer", "down", "fallback", "boot", "ready"},
+			events: []string{"drained", "installer", "down", "fallback", "boot", "running", "ready"},
 		},
 		{
 			name:   "for lack of a Kubernetes API to drain by",
 			fault:  fault.Fault{Name: fault.Unreachable, Params: map[string]string{fault.ParamAPI: "kube"}},
-			events: []string{"failed", "down", "boot", "ready"},
+			events: []string{"failed", "down", "boot", "running", "ready"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -318,7 +318,7 @@ func TestStagedUpgrade(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	awaitEvent(t, s, worker, "committed", 0)
 
-	g.Expect(eventsOf(s, worker)).To(Equal([]string{"down", "boot", "installer", "down", "boot", "ready", "committed"}))
+	g.Expect(eventsOf(s, worker)).To(Equal([]string{"down", "boot", "installer", "down", "boot", "running", "ready", "committed"}))
 	boots := s.Journal().Entries(journal.Filter{Node: worker.Name(), Method: "event boot"})
 	g.Expect(boots[0].Message).To(Equal("v1.12.4"), "the first boot only installs")
 	g.Expect(worker.State().Running.Version).To(Equal("v1.13.9"))
@@ -336,6 +336,6 @@ func TestStagedUpgradeThatFails(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	awaitEvent(t, s, worker, "ready", 0)
 
-	g.Expect(eventsOf(s, worker)).To(Equal([]string{"down", "boot", "installer", "failed", "down", "boot", "ready"}))
+	g.Expect(eventsOf(s, worker)).To(Equal([]string{"down", "boot", "installer", "failed", "down", "boot", "running", "ready"}))
 	g.Expect(worker.State().Running.Version).To(Equal("v1.12.4"))
 }
