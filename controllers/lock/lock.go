@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -200,8 +201,13 @@ func (l *Locks) stamp(lease *coordinationv1.Lease, cluster string, want, current
 	}
 }
 
-// Release gives the lock back. A lock that is gone, or that somebody else holds by now, is left alone.
+// Release gives the lock back. A lock that is gone, or that somebody else holds by now, is left alone. Whoever writes the Lease in
+// between is no reason to fail: nothing would tell the holder to try again.
 func (l *Locks) Release(ctx context.Context, cluster client.ObjectKey, held Holder) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return l.release(ctx, cluster, held) })
+}
+
+func (l *Locks) release(ctx context.Context, cluster client.ObjectKey, held Holder) error {
 	lease, err := l.read(ctx, cluster)
 	if err != nil || lease == nil || HolderOf(lease) != held {
 		return err
