@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -123,17 +126,28 @@ func (s *Service) Create(ctx context.Context, start *Start) (*v1alpha1.TalosOper
 
 // declare writes the target's spec, if that asks for something else.
 func (s *Service) declare(ctx context.Context, start *Start) (did string, err error) {
-	cluster := start.Facts.Cluster
+	cluster := start.Facts.Cluster.DeepCopy()
 	if start.Spec.Kind != v1alpha1.TalosKind || cluster.Spec.TalosVersion == start.Plan.Target.TalosVersion {
 		return "the spec of the TalosCluster was left as it is", nil
 	}
-	patched := cluster.DeepCopy()
-	patched.Spec.TalosVersion = start.Plan.Target.TalosVersion
-	patch := client.MergeFromWithOptions(cluster, client.MergeFromWithOptimisticLock{})
-	if err := s.Client.Patch(ctx, patched, patch); err != nil {
+	err = retry.OnError(retry.DefaultRetry, func(err error) bool { return s.onlyStatusChanged(ctx, start, cluster, err) }, func() error {
+		patched := cluster.DeepCopy()
+		patched.Spec.TalosVersion = start.Plan.Target.TalosVersion
+		return s.Client.Patch(ctx, patched, client.MergeFromWithOptions(cluster, client.MergeFromWithOptimisticLock{}))
+	})
+	if err != nil {
 		return "", fmt.Errorf("writing spec.talosVersion of TalosCluster %s, nothing was started: %w", cluster.Name, err)
 	}
-	return fmt.Sprintf("spec.talosVersion of TalosCluster %s is %s already", cluster.Name, patched.Spec.TalosVersion), nil
+	return fmt.Sprintf("spec.talosVersion of TalosCluster %s is %s already", cluster.Name, start.Plan.Target.TalosVersion), nil
+}
+
+// onlyStatusChanged says whether the plan still holds although somebody wrote the TalosCluster meanwhile: the hub writes status at any
+// time. It reads cluster again.
+func (s *Service) onlyStatusChanged(ctx context.Context, start *Start, cluster *v1alpha1.TalosCluster, err error) bool {
+	if !apierrors.IsConflict(err) || s.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster) != nil {
+		return false
+	}
+	return apiequality.Semantic.DeepEqual(cluster.Spec, start.Facts.Cluster.Spec)
 }
 
 // refuseSecond keeps people from starting what would only wait. Operations made in other ways queue.

@@ -132,6 +132,18 @@ func TestCreateTellsHowFarItCame(t *testing.T) {
 		w.g.Expect(err).To(MatchError(HavePrefix("writing spec.talosVersion of TalosCluster c1, nothing was started: ")))
 		w.g.Expect(w.writes).NotTo(ContainElement("create TalosOperation"))
 	})
+	t.Run("the hub wrote status meanwhile", func(t *testing.T) {
+		w := newWorld(t, cluster()...)
+		start := w.planUpgrade("v1.14.1")
+		talos := &v1alpha1.TalosCluster{}
+		w.get(talos, "c1")
+		talos.Status.KubernetesVersion = "v1.36.1"
+		w.g.Expect(w.Client.Update(w.ctx, talos)).To(Succeed())
+		_, err := w.Create(w.ctx, start)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		w.get(talos, "c1")
+		w.g.Expect(talos.Spec.TalosVersion).To(Equal("v1.14.1"))
+	})
 	t.Run("the second write fails, and the next try finishes", func(t *testing.T) {
 		w := newWorld(t, cluster()...)
 		w.fail = func(write string) error {
