@@ -163,12 +163,23 @@ func setTalosReachable(cluster *v1alpha1.TalosCluster, seen probe) {
 	}
 	switch {
 	case len(silent) == len(seen.machines):
-		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionFalse, v1alpha1.TalosNotReachableReason, cmp.Or(seen.talosTrouble, "no machine answers"))
+		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionFalse, v1alpha1.TalosNotReachableReason, cmp.Or(seen.talosTrouble, noMachine(seen)))
 	case len(silent) > 0:
 		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionFalse, v1alpha1.TalosPartlyReachableReason, strings.Join(silent, ", "))
 	default:
 		set(cluster, v1alpha1.TalosReachableCondition, metav1.ConditionTrue, v1alpha1.TalosReachableReason, "")
 	}
+}
+
+// noMachine says that no machine answers, and what the first one answers instead: a certificate or a role that is of no use is the same
+// to all of them.
+func noMachine(seen probe) string {
+	const says = "no machine answers"
+	machines := inOrder(seen.machines)
+	if len(machines) == 0 || machines[0].trouble == "no answer" {
+		return says
+	}
+	return says + ": " + machines[0].address + ": " + machines[0].trouble
 }
 
 func setMachinesDiscovered(facts targets.Facts, seen probe) {

@@ -203,6 +203,18 @@ func TestConditions(t *testing.T) {
 				"EtcdHealthy":    {"False", "NotHealthy", "the etcd member of c1-cp-1 does not answer: no answer"},
 			},
 		},
+		"every machine refuses": {
+			func(_ *targets.Facts, p *probe) {
+				for _, address := range []string{"10.0.0.1", "10.0.1.1"} {
+					p.machines[address] = found{address: address, role: p.machines[address].role, trouble: "PermissionDenied: not authorized"}
+				}
+			},
+			map[string]state{
+				"Available":      notAvailable("TalosReachable: no machine answers: 10.0.0.1: PermissionDenied: not authorized"),
+				"TalosReachable": {"False", "NotReachable", "no machine answers: 10.0.0.1: PermissionDenied: not authorized"},
+				"EtcdHealthy":    {"False", "NotHealthy", "the etcd member of c1-cp-1 does not answer: PermissionDenied: not authorized"},
+			},
+		},
 		"no machine was found": {
 			func(_ *targets.Facts, p *probe) { p.machines, p.talosTrouble = nil, "no answer" },
 			map[string]state{
