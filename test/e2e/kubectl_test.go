@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +32,27 @@ var _ = Describe("kubectl", Ordered, func() {
 		Expect(kubectl(ctx, w.Kubeconfig(), "explain", "talosoperation.spec.maxUnavailable")).To(ContainSubstring("how many workers may be away at once"))
 	})
 
+	It("prints what a simulated cluster serves, as kubectl prints it elsewhere", func(ctx SpecContext) {
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(os.WriteFile(kubeconfig, w.Fleet.Cluster("one").Kubeconfig(), 0o600)).To(Succeed())
+		budget := filepath.Join(GinkgoT().TempDir(), "budget.yaml")
+		Expect(os.WriteFile(budget, []byte(webBudget), 0o600)).To(Succeed())
+		kubectl(ctx, kubeconfig, "create", "-f", budget)
+		for resource, columns := range map[string]string{
+			"namespaces":                `NAME +STATUS +AGE\ndefault +Active +\w+`,
+			"nodes":                     `NAME +STATUS +ROLES +AGE +VERSION\ncp-1 +Ready +control-plane +\w+ +v1`,
+			"pods":                      `NAME +READY +STATUS +RESTARTS +AGE\nweb-\S+ +1/1 +Running +0 +\w+`,
+			"deployments":               `NAME +READY +UP-TO-DATE +AVAILABLE +AGE\nweb +6/6 +6 +6 +\w+`,
+			"replicasets":               `NAME +DESIRED +CURRENT +READY +AGE\nweb-\S+ +6 +6 +6 +\w+`,
+			"poddisruptionbudgets":      `NAME +MIN AVAILABLE +MAX UNAVAILABLE +ALLOWED DISRUPTIONS +AGE\nweb +5 +N/A +1 +\w+`,
+			"daemonsets -n kube-system": `NAME +DESIRED +CURRENT +READY +UP-TO-DATE +AVAILABLE +NODE SELECTOR +AGE\n\S+ +4 +4 +4 +4 +4 +<none> +\w+`,
+		} {
+			Eventually(func() string {
+				return kubectl(ctx, kubeconfig, append([]string{"get"}, strings.Fields(resource)...)...)
+			}).WithContext(ctx).Should(MatchRegexp("^"+columns), resource)
+		}
+	}, SpecTimeout(time.Minute))
+
 	It("watches the nodes of a simulated cluster through a reboot", func(ctx SpecContext) {
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(os.WriteFile(kubeconfig, w.Fleet.Cluster("one").Kubeconfig(), 0o600)).To(Succeed())
@@ -51,6 +73,12 @@ var _ = Describe("kubectl", Ordered, func() {
 		Expect(cmd.Wait()).NotTo(Succeed(), "it was ended")
 	}, SpecTimeout(time.Minute))
 })
+
+const webBudget = `apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 5, selector: {matchLabels: {app: web}}}
+`
 
 func kubectlCommand(ctx context.Context, kubeconfig string, args ...string) *exec.Cmd {
 	GinkgoHelper()

@@ -50,6 +50,7 @@ var (
 	Namespaces = &Resource{
 		Version: "v1", Plural: "namespaces", Kind: "Namespace", ShortNames: []string{"ns"},
 		New: func() Object { return &corev1.Namespace{} }, NewList: func() runtime.Object { return &corev1.NamespaceList{} },
+		Table: namespaceTable,
 	}
 	Nodes = &Resource{
 		Version: "v1", Plural: "nodes", Kind: "Node", ShortNames: []string{"no"},
@@ -68,30 +69,36 @@ var (
 	ConfigMaps = &Resource{
 		Version: "v1", Plural: "configmaps", Kind: "ConfigMap", ShortNames: []string{"cm"}, Namespaced: true,
 		New: func() Object { return &corev1.ConfigMap{} }, NewList: func() runtime.Object { return &corev1.ConfigMapList{} },
+		Table: configMapTable,
 	}
 	Events = &Resource{
 		Version: "v1", Plural: "events", Kind: "Event", ShortNames: []string{"ev"}, Namespaced: true,
 		New: func() Object { return &corev1.Event{} }, NewList: func() runtime.Object { return &corev1.EventList{} },
 		Fields: eventFields,
+		Table:  eventTable,
 	}
 	Deployments = &Resource{
 		Group: "apps", Version: "v1", Plural: "deployments", Kind: "Deployment", ShortNames: []string{"deploy"}, Namespaced: true,
 		New: func() Object { return &appsv1.Deployment{} }, NewList: func() runtime.Object { return &appsv1.DeploymentList{} },
 		CopyStatus: func(from, to Object) { to.(*appsv1.Deployment).Status = from.(*appsv1.Deployment).Status },
+		Table:      deploymentTable,
 	}
 	ReplicaSets = &Resource{
 		Group: "apps", Version: "v1", Plural: "replicasets", Kind: "ReplicaSet", ShortNames: []string{"rs"}, Namespaced: true,
 		New: func() Object { return &appsv1.ReplicaSet{} }, NewList: func() runtime.Object { return &appsv1.ReplicaSetList{} },
 		CopyStatus: func(from, to Object) { to.(*appsv1.ReplicaSet).Status = from.(*appsv1.ReplicaSet).Status },
+		Table:      replicaSetTable,
 	}
 	DaemonSets = &Resource{
 		Group: "apps", Version: "v1", Plural: "daemonsets", Kind: "DaemonSet", ShortNames: []string{"ds"}, Namespaced: true,
 		New: func() Object { return &appsv1.DaemonSet{} }, NewList: func() runtime.Object { return &appsv1.DaemonSetList{} },
 		CopyStatus: func(from, to Object) { to.(*appsv1.DaemonSet).Status = from.(*appsv1.DaemonSet).Status },
+		Table:      daemonSetTable,
 	}
 	Leases = &Resource{
 		Group: "coordination.k8s.io", Version: "v1", Plural: "leases", Kind: "Lease", Namespaced: true,
 		New: func() Object { return &coordinationv1.Lease{} }, NewList: func() runtime.Object { return &coordinationv1.LeaseList{} },
+		Table: leaseTable,
 	}
 	PodDisruptionBudgets = &Resource{
 		Group: "policy", Version: "v1", Plural: "poddisruptionbudgets", Kind: "PodDisruptionBudget",
@@ -100,6 +107,7 @@ var (
 		CopyStatus: func(from, to Object) {
 			to.(*policyv1.PodDisruptionBudget).Status = from.(*policyv1.PodDisruptionBudget).Status
 		},
+		Table: budgetTable,
 	}
 )
 

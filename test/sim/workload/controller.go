@@ -81,6 +81,7 @@ func (c *Controller) Sync() {
 	c.syncPods()
 	c.syncStorage()
 	c.countDaemons()
+	c.countReplicas()
 	c.syncBudgets()
 }
 
