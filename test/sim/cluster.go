@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/siderolabs/talos/pkg/machinery/role"
+	corev1 "k8s.io/api/core/v1"
 
 	"ichor.maesh.dev/hub/test/sim/etcd"
 	"ichor.maesh.dev/hub/test/sim/fault"
@@ -351,4 +352,14 @@ func (c *Cluster) MinimumUpgrade(maxUnavailable int) time.Duration {
 	batch := max(maxUnavailable, 1)
 	batches := (c.spec.Workers + batch - 1) / batch
 	return t.Pull + time.Duration(c.spec.ControlPlanes)*controlPlane + time.Duration(batches)*worker
+}
+
+// KubernetesNodes are the Nodes as etcd has them, whether or not the API can be reached.
+func (c *Cluster) KubernetesNodes() []*corev1.Node {
+	objects, _ := c.store.List(kubeapi.Nodes, "")
+	nodes := make([]*corev1.Node, 0, len(objects))
+	for _, obj := range objects {
+		nodes = append(nodes, obj.(*corev1.Node)) //nolint:forcetypeassert // The store holds nodes under Nodes.
+	}
+	return nodes
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -28,7 +29,8 @@ type Simulator struct {
 	types   *talosapi.Registry
 	control *control.Server
 
-	clusters []*Cluster
+	mu       sync.Mutex
+	clusters []*Cluster // In the order of their numbers; nil where a cluster was removed.
 	stop     sync.Once
 }
 
@@ -69,14 +71,15 @@ func (s *Simulator) start(ctx context.Context) error {
 	if err := s.startClusters(ctx); err != nil {
 		return err
 	}
-	s.faults.OnChange(s.syncAll)
+	s.faults.OnChange(s.sync)
 	s.control, err = control.Serve(s.options.Dir, s)
 	return err
 }
 
 // startClusters starts a few clusters at a time: making certificates is what takes the time, and it takes a processor.
 func (s *Simulator) startClusters(ctx context.Context) error {
-	s.clusters = make([]*Cluster, len(s.options.Clusters))
+	clusters := make([]*Cluster, len(s.options.Clusters))
+	s.clusters = clusters
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, spec := range s.options.Clusters {
@@ -88,12 +91,52 @@ func (s *Simulator) startClusters(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("cluster %s: %w", spec.Name, err)
 			}
-			s.clusters[i] = c
+			clusters[i] = c
 			s.options.Logger.V(1).Info("Cluster is ready", "cluster", spec.Name, "endpoint", c.Endpoint())
 			return nil
 		})
 	}
 	return group.Wait()
+}
+
+// Add starts one more cluster.
+func (s *Simulator) Add(spec ClusterSpec) (*Cluster, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	spec = spec.withDefaults()
+	if err := spec.validate(); err != nil {
+		return nil, err
+	}
+	if s.find(spec.Name) != nil {
+		return nil, fmt.Errorf("cluster name %s is used twice", spec.Name)
+	}
+	i := slices.Index(s.clusters, nil)
+	if i < 0 {
+		i = len(s.clusters)
+		s.clusters = append(s.clusters, nil)
+	}
+	if i >= maxClusters {
+		return nil, fmt.Errorf("one cluster more is too many: the address plan has room for %d", maxClusters)
+	}
+	c, err := startCluster(s, spec, i+1)
+	if err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", spec.Name, err)
+	}
+	s.clusters[i] = c
+	return c, nil
+}
+
+// Remove stops a cluster for good. Its journal stays.
+func (s *Simulator) Remove(name string) error {
+	s.mu.Lock()
+	c := s.find(name)
+	if c == nil {
+		s.mu.Unlock()
+		return fmt.Errorf("no cluster is named %q", name)
+	}
+	s.clusters[slices.Index(s.clusters, c)] = nil
+	s.mu.Unlock()
+	return c.stop()
 }
 
 // Stop ends the simulation and keeps the nodes' systems for the next start with the same directory.
@@ -103,10 +146,7 @@ func (s *Simulator) shutDown() {
 	if s.control != nil {
 		s.control.Close()
 	}
-	for _, c := range s.clusters {
-		if c == nil {
-			continue
-		}
+	for _, c := range s.Clusters() {
 		if err := c.stop(); err != nil {
 			s.options.Logger.Error(err, "Cluster did not stop cleanly", "cluster", c.spec.Name)
 		}
@@ -119,8 +159,12 @@ func (s *Simulator) shutDown() {
 	}
 }
 
-func (s *Simulator) syncAll() {
-	for _, c := range s.clusters {
+// sync carries standing faults to the cluster that they concern, or to all.
+func (s *Simulator) sync(cluster string) {
+	for _, c := range s.Clusters() {
+		if cluster != "" && cluster != c.spec.Name {
+			continue
+		}
 		c.etcd.Refresh() // It also lets the workload look around.
 		c.talos.Sync()
 		c.front.sync()
@@ -130,16 +174,27 @@ func (s *Simulator) syncAll() {
 
 // Cluster returns a cluster, or nil when there is none of that name.
 func (s *Simulator) Cluster(name string) *Cluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.find(name)
+}
+
+// find is Cluster for whoever holds the lock.
+func (s *Simulator) find(name string) *Cluster {
 	for _, c := range s.clusters {
-		if c.spec.Name == name {
+		if c != nil && c.spec.Name == name {
 			return c
 		}
 	}
 	return nil
 }
 
-// Clusters returns all clusters in the order of the options.
-func (s *Simulator) Clusters() []*Cluster { return s.clusters }
+// Clusters returns all clusters, those of the options first and in their order.
+func (s *Simulator) Clusters() []*Cluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.clusters), func(c *Cluster) bool { return c == nil })
+}
 
 // Journal returns the journal.
 func (s *Simulator) Journal() *journal.Journal { return s.journal }
@@ -164,7 +219,7 @@ func (s *Simulator) known(cluster, node string) error {
 }
 
 func (s *Simulator) node(cluster, node string) (*Node, error) {
-	for _, c := range s.clusters {
+	for _, c := range s.Clusters() {
 		if cluster != "" && cluster != c.spec.Name {
 			continue
 		}
@@ -198,7 +253,7 @@ func (s *Simulator) Power(cluster, node string, on bool) error {
 // NodeStates describes every node, for the control API.
 func (s *Simulator) NodeStates() []control.Node {
 	var list []control.Node
-	for _, c := range s.clusters {
+	for _, c := range s.Clusters() {
 		leader := c.etcd.Leader()
 		for _, n := range c.nodes {
 			list = append(list, n.describe(leader == n.Name()))

@@ -75,7 +75,7 @@ const (
 	// ParamUUID and ParamName are what OtherIdentity tells.
 	ParamUUID = "uuid"
 	ParamName = "name"
-	// ParamWhen says when OtherIdentity begins.
+	// ParamWhen says when OtherIdentity begins, and whether TalosRefused comes before or after the call does its work.
 	ParamWhen = "when"
 	// ParamAlarm is the alarm of EtcdAlarm.
 	ParamAlarm = "alarm"
@@ -217,6 +217,7 @@ var Definitions = []Definition{
 			{Name: ParamResource, Summary: "only for this type of resource, where the method reads resources"},
 			{Name: ParamCode, Default: "PermissionDenied", Values: []string{"PermissionDenied", "Unimplemented", "Unavailable", "FailedPrecondition", "Internal"}, Summary: "the code"},
 			{Name: ParamMessage, Default: "not authorized", Summary: "the message"},
+			{Name: ParamWhen, Default: "before", Values: []string{"before", "after"}, Summary: "whether the call has done its work by then; calls without streams only"},
 		},
 	},
 	{

@@ -42,7 +42,7 @@ type Registry struct {
 	mu       sync.Mutex
 	next     int
 	active   []*Active
-	watchers []func()
+	watchers []func(cluster string)
 	wake     chan struct{} // Closed and replaced at each change.
 }
 
@@ -60,7 +60,7 @@ func (r *Registry) Add(f Fault) (string, error) {
 		return "", err
 	}
 	id := r.insert(f)
-	r.changed()
+	r.changed(f.Cluster)
 	return id, nil
 }
 
@@ -76,14 +76,19 @@ func (r *Registry) insert(f Fault) string {
 // Clear ends a fault, or all of them when id is empty. It reports whether there was one.
 func (r *Registry) Clear(id string) bool {
 	r.mu.Lock()
-	before := len(r.active)
-	r.active = slices.DeleteFunc(r.active, func(a *Active) bool { return id == "" || a.ID == id })
-	cleared := len(r.active) < before
+	concerned := map[string]bool{}
+	r.active = slices.DeleteFunc(r.active, func(a *Active) bool {
+		if id != "" && a.ID != id {
+			return false
+		}
+		concerned[a.Cluster] = true
+		return true
+	})
 	r.mu.Unlock()
-	if cleared {
-		r.changed()
+	for cluster := range concerned {
+		r.changed(cluster)
 	}
-	return cleared
+	return len(concerned) > 0
 }
 
 // List returns the active faults, oldest first.
@@ -172,21 +177,22 @@ func (r *Registry) FireIf(name string, at Site, concerns func(Fault) bool) (Faul
 	return r.fire(slices.IndexFunc(r.active, func(a *Active) bool { return a.Name == name && a.concerns(at) && concerns(a.Fault) }))
 }
 
-// OnChange registers a function that runs after every Add and Clear, for what standing faults change at once.
-func (r *Registry) OnChange(fn func()) {
+// OnChange registers a function that runs after every Add and Clear, for what standing faults change at once. It is told the cluster
+// that the fault is limited to.
+func (r *Registry) OnChange(fn func(cluster string)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watchers = append(r.watchers, fn)
 }
 
-func (r *Registry) changed() {
+func (r *Registry) changed(cluster string) {
 	r.mu.Lock()
 	watchers := slices.Clone(r.watchers)
 	close(r.waker())
 	r.wake = nil
 	r.mu.Unlock()
 	for _, fn := range watchers {
-		fn()
+		fn(cluster)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestStandingFaults(t *testing.T) {
 	g := NewWithT(t)
 	var r fault.Registry
 	changes := 0
-	r.OnChange(func() { changes++ })
+	r.OnChange(func(string) { changes++ })
 	id, err := r.Add(fault.Fault{Name: fault.Unreachable})
 	g.Expect(err).NotTo(HaveOccurred())
 	at := fault.Site{Cluster: "c", Node: "n"}

@@ -70,7 +70,11 @@ func (c *Cluster) identifyUnary(ctx context.Context, req any, info *grpc.UnarySe
 	if err != nil {
 		return nil, err
 	}
-	return next(ctx, req)
+	resp, err := next(ctx, req)
+	if lost := callFrom(ctx).refused("", "after"); lost != nil { // The journal knows better.
+		return nil, lost
+	}
+	return resp, err
 }
 
 func (c *Cluster) identifyStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
@@ -94,7 +98,7 @@ func (s contextStream) Context() context.Context { return s.ctx }
 var errNotAuthorized = status.Error(codes.PermissionDenied, "not authorized")
 
 func (c *call) authorize() error {
-	if err := c.refused(""); err != nil {
+	if err := c.refused("", "before"); err != nil {
 		return err
 	}
 	roles, _ := role.Parse(c.caller.roles)
@@ -105,10 +109,10 @@ func (c *call) authorize() error {
 }
 
 // refused asks whether the call was ordered to fail, as a call or as one for a type of resource.
-func (c *call) refused(resource string) error {
+func (c *call) refused(resource, when string) error {
 	f, refused := c.node.cluster.Faults.FireIf(fault.TalosRefused, c.node.Site(), func(f fault.Fault) bool {
 		method := journal.Filter{Method: f.Params[fault.ParamMethod]}
-		return f.Params[fault.ParamResource] == resource && method.Matches(journal.Entry{Sequence: 1, Method: shortMethod(c.method)})
+		return f.Params[fault.ParamWhen] == when && f.Params[fault.ParamResource] == resource && method.Matches(journal.Entry{Sequence: 1, Method: shortMethod(c.method)})
 	})
 	if !refused {
 		return nil

@@ -55,7 +55,7 @@ var errReadOnly = status.Error(codes.PermissionDenied, "write access is not allo
 // access is the rule for reading resources: known types only, and secrets for administrators only.
 func access(ctx context.Context, a state.Access) error {
 	c := callFrom(ctx)
-	if err := c.refused(a.ResourceType); err != nil {
+	if err := c.refused(a.ResourceType, "before"); err != nil {
 		return err
 	}
 	sensitive, ok := c.node.cluster.Registry.of(c.node.State().Running).types[a.ResourceType]
