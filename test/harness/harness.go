@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -108,7 +111,9 @@ func (h *Harness) start(ctx context.Context) error {
 	if h.Plane, err = framework.StartPlane(ctx); err != nil {
 		return err
 	}
-	if h.Client, err = client.NewWithWatch(h.Plane.Config, client.Options{Scheme: scheme.New()}); err != nil {
+	access := rest.CopyConfig(h.Plane.Config)
+	access.QPS = -1 // Many tests may share it.
+	if h.Client, err = client.NewWithWatch(access, client.Options{Scheme: scheme.New()}); err != nil {
 		return fmt.Errorf("connecting to the management API: %w", err)
 	}
 	h.Service = &service.Service{Client: h.Client, Now: time.Now}
@@ -165,6 +170,29 @@ func (h *Harness) endHub(end func(*process) error) error {
 
 // Journal is what the machines were asked to do.
 func (h *Harness) Journal() *journal.Journal { return h.Fleet.Journal() }
+
+// Add starts one more cluster of the fleet, and imports it.
+func (h *Harness) Add(ctx context.Context, spec sim.ClusterSpec) (*sim.Cluster, error) {
+	cluster, err := h.Fleet.Add(spec)
+	if err != nil {
+		return nil, err
+	}
+	return cluster, h.Import(ctx, spec.Name)
+}
+
+// Remove makes the hub forget a cluster, with its operations, and ends it.
+func (h *Harness) Remove(ctx context.Context, cluster string) error {
+	target := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: cluster}}
+	background := client.PropagationPolicy(metav1.DeletePropagationBackground)
+	if err := client.IgnoreNotFound(h.Client.Delete(ctx, target, background)); err != nil {
+		return fmt.Errorf("deleting Cluster %s: %w", cluster, err)
+	}
+	err := h.Client.DeleteAllOf(ctx, &v1alpha1.TalosOperation{}, client.InNamespace(Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster})
+	if err != nil {
+		return fmt.Errorf("deleting the operations of cluster %s: %w", cluster, err)
+	}
+	return h.Fleet.Remove(cluster)
+}
 
 // Rules are what must hold on a cluster at every moment.
 func (h *Harness) Rules(cluster string) invariant.Rules {

@@ -113,6 +113,28 @@ func WaitingAt(gate string, texts ...string) Condition[*v1alpha1.TalosOperation]
 	return OperationCondition(v1alpha1.ProgressingCondition, metav1.ConditionFalse, gate, texts...)
 }
 
+// Stopped holds for operations that do not move for a reason that contains a text, be it at a gate or paused.
+func Stopped(text string) Condition[*v1alpha1.TalosOperation] {
+	return Either(
+		OperationCondition(v1alpha1.PausedCondition, metav1.ConditionTrue, "", text),
+		Condition[*v1alpha1.TalosOperation]{fmt.Sprintf("waiting at a gate that says %q", text), func(op *v1alpha1.TalosOperation) bool {
+			return has(op.Status.Conditions, v1alpha1.ProgressingCondition, metav1.ConditionFalse, "", []string{text}) &&
+				!has(op.Status.Conditions, v1alpha1.ProgressingCondition, metav1.ConditionFalse, v1alpha1.NotStartedReason, nil)
+		}},
+	)
+}
+
+// Either holds where any of the conditions does.
+func Either[T client.Object](any ...Condition[T]) Condition[T] {
+	says := make([]string, 0, len(any))
+	for _, one := range any {
+		says = append(says, one.Says)
+	}
+	return Condition[T]{strings.Join(says, " or "), func(object T) bool {
+		return slices.ContainsFunc(any, func(one Condition[T]) bool { return one.Holds(object) })
+	}}
+}
+
 // OperationCondition holds for operations with a condition whose message contains every text.
 func OperationCondition(kind string, status metav1.ConditionStatus, reason string, texts ...string) Condition[*v1alpha1.TalosOperation] {
 	return Condition[*v1alpha1.TalosOperation]{

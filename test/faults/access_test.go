@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/test/harness"
+	"ichor.maesh.dev/hub/test/invariant"
+	"ichor.maesh.dev/hub/test/sim"
+	"ichor.maesh.dev/hub/test/sim/fault"
+)
+
+var admin = role.MakeSet(role.Admin)
+
+func (w *world) importWith(talosconfig []byte) {
+	w.t.Helper()
+	w.Expect(hub.ImportAs(w.ctx, w.name, w.cluster.Kubeconfig(), talosconfig)).To(Succeed())
+}
+
+func (w *world) available() {
+	w.t.Helper()
+	_, err := hub.WaitForCluster(w.ctx, w.name, harness.Available())
+	w.Expect(err).NotTo(HaveOccurred())
+}
+
+func (w *world) clusterIs(all ...harness.Condition[*v1alpha1.TalosCluster]) {
+	w.t.Helper()
+	_, err := hub.WaitForCluster(w.ctx, w.name, all...)
+	w.Expect(err).NotTo(HaveOccurred())
+}
+
+// Both APIs are reached through a VIP alone, and the control plane that has it reboots.
+func TestCaseA1A9ThroughTheVIP(t *testing.T) {
+	t.Parallel()
+	w := prepare(t, sim.ClusterSpec{Name: "a1", ControlPlanes: 3, Workers: 1})
+	talosconfig, err := w.cluster.TalosconfigWith(admin, []string{w.cluster.EndpointHost()}, time.Hour)
+	w.Expect(err).NotTo(HaveOccurred())
+	config, err := clientconfig.FromBytes(talosconfig)
+	w.Expect(err).NotTo(HaveOccurred())
+	config.Contexts[config.Context].Nodes = []string{w.cluster.EndpointHost()} // A9: a VIP is no node, whatever the file says.
+	talosconfig, err = config.Bytes()
+	w.Expect(err).NotTo(HaveOccurred())
+	w.importWith(talosconfig)
+	w.available()
+	w.completes(w.upgrade())
+	w.Expect(w.rolling().Reboots).To(HaveLen(4))
+}
+
+// The client certificate is exchanged in the middle of an operation, and the old one is not accepted any more.
+func TestCaseA11CertificateExchanged(t *testing.T) {
+	t.Parallel()
+	w := begin(t, "a11", 1, 2)
+	stuck := w.order(fault.BootStuck, "worker-1")
+	op := w.upgrade()
+	w.event(invariant.DownEvent, "worker-1")
+	refused := w.order(fault.ClientCertificate, "", fault.ParamProblem, "expired")
+	hub.Clear(stuck)
+	w.clusterIs(harness.ClusterCondition(v1alpha1.TalosReachableCondition, metav1.ConditionFalse, "", "certificate"))
+	w.onlyTouched("cp-1", "worker-1")
+	fresh, err := w.cluster.TalosconfigWith(admin, w.endpoints(), time.Hour)
+	w.Expect(err).NotTo(HaveOccurred())
+	w.importWith(fresh)
+	hub.Clear(refused)
+	w.goesOn(op)
+	w.Expect(w.rolling().Problems("", 1)).To(BeEmpty())
+}
+
+// goesOn waits until an operation is over, and resumes it if a deadline passed meanwhile.
+func (w *world) goesOn(op *v1alpha1.TalosOperation) {
+	w.t.Helper()
+	seen := w.until(op, harness.Either(harness.Completed(), harness.Paused(v1alpha1.StepFailedReason)))
+	if !seen.Completed() {
+		w.resumes(op)
+		return
+	}
+	w.completes(op)
+}
+
+func (w *world) endpoints() (list []string) {
+	for _, node := range w.cluster.Nodes() {
+		if node.ControlPlane() {
+			list = append(list, node.Address())
+		}
+	}
+	return list
+}
+
+// After its upgrade a control plane shows a certificate that nobody can accept. That is a problem of certificates, and it stays the only
+// one that is touched.
+func TestCaseA12BadCertificateAfterTheUpgrade(t *testing.T) {
+	for name, problem := range map[string]string{"a12-ca": "other-authority", "a12-old": "expired", "a12-skew": "not-yet-valid"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := begin(t, name, 3, 0)
+			stuck := w.order(fault.BootStuck, "")
+			op := w.upgrade()
+			first := w.event(invariant.DownEvent, "").Node
+			id := w.order(fault.ServerCertificate, first, fault.ParamAPI, "talos", fault.ParamProblem, problem)
+			hub.Clear(stuck)
+			w.event(invariant.ReadyEvent, first)
+			w.fails(op, "machine "+w.machine(first))
+			w.onlyTouched(first)
+			hub.Clear(id)
+			w.resumes(op)
+		})
+	}
+}
+
+// The certificate of the Kubernetes API is of another CA, or the clock is wrong: nothing is touched, and the message says certificate.
+func TestKubernetesCertificate(t *testing.T) {
+	for name, problem := range map[string]string{"kube-ca": "other-authority", "kube-old": "expired", "kube-skew": "not-yet-valid"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := begin(t, name, 1, 1)
+			id := w.order(fault.ServerCertificate, "", fault.ParamAPI, "kube", fault.ParamProblem, problem)
+			op := w.reboot("worker-1")
+			w.until(op, harness.Stopped("certificate"))
+			w.onlyTouched()
+			hub.Clear(id)
+			w.completes(op)
+		})
+	}
+}
+
+// The Kubernetes API does not know the hub any more.
+func TestKubernetesUnauthorized(t *testing.T) {
+	t.Parallel()
+	w := begin(t, "kube-401", 1, 1)
+	id := w.order(fault.ClientCertificate, "", fault.ParamAPI, "kube")
+	op := w.reboot("worker-1")
+	w.until(op, harness.Stopped("Unauthorized"))
+	w.onlyTouched()
+	hub.Clear(id)
+	w.completes(op)
+}
+
+// The name in the kubeconfig does not resolve any more, as when CoreDNS is drained with it: the known control planes answer.
+func TestCaseA15EndpointThatDoesNotResolve(t *testing.T) {
+	t.Parallel()
+	w := begin(t, "a15", 1, 1)
+	host := strings.TrimPrefix(w.cluster.Endpoint(), "https://")
+	named := strings.ReplaceAll(string(w.cluster.Kubeconfig()), host, "kubernetes:6443") // A name in the certificate, and in no zone.
+	w.Expect(hub.ImportAs(w.ctx, w.name, []byte(named), w.cluster.Talosconfig())).To(Succeed())
+	w.completes(w.upgrade())
+}
+
+// Discovery tells of nobody: that is no reason to find that all is done.
+func TestCaseA17NobodyIsFound(t *testing.T) {
+	t.Parallel()
+	w := prepare(t, sim.ClusterSpec{Name: "a17", ControlPlanes: 1, Workers: 1})
+	members := w.order(fault.TalosRefused, "", fault.ParamMethod, "State/List", fault.ParamResource, "Members.cluster.talos.dev", fault.ParamMessage, "no discovery")
+	nodes := w.order(fault.KubernetesRefused, "", fault.ParamMethod, "GET", fault.ParamResource, "nodes")
+	w.importWith(w.cluster.Talosconfig())
+	op := &v1alpha1.TalosOperation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: "a17", Labels: map[string]string{clusterv1.ClusterNameLabel: w.name}},
+		Spec:       v1alpha1.TalosOperationSpec{ClusterName: w.name, Kind: v1alpha1.TalosKind},
+	}
+	cluster, err := hub.Cluster(w.ctx, w.name)
+	w.Expect(err).NotTo(HaveOccurred())
+	declared := cluster.DeepCopy()
+	declared.Spec.TalosVersion = to
+	w.Expect(hub.Client.Patch(w.ctx, declared, client.MergeFrom(cluster))).To(Succeed())
+	w.Expect(hub.Client.Create(w.ctx, op)).To(Succeed())
+	w.until(op, harness.WaitingAt(v1alpha1.MachinesDiscoveredGate))
+	w.onlyTouched()
+	hub.Clear(members)
+	hub.Clear(nodes)
+	w.completes(op)
+}
+
+// What the hub can do without may be refused: the alarms of etcd before they are needed, the platform, the state of secure boot.
+func TestOptionalReadsRefused(t *testing.T) {
+	for name, resource := range map[string]string{
+		"opt-schematic": "ImageFactorySchematics.runtime.talos.dev",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := begin(t, name, 1, 1)
+			w.order(fault.TalosRefused, "", fault.ParamMethod, "State/*", fault.ParamResource, resource)
+			w.completes(w.reboot("worker-1"))
+		})
+	}
+}
+
+// A role that may not do what is asked is a failure at once, named as such, before anything is touched.
+func TestRoleTooLow(t *testing.T) {
+	t.Parallel()
+	w := begin(t, "operator", 1, 1)
+	low, err := w.cluster.TalosconfigFor(string(role.Reader))
+	w.Expect(err).NotTo(HaveOccurred())
+	w.importWith(low)
+	w.clusterIs(harness.ClusterCondition(v1alpha1.TalosReachableCondition, metav1.ConditionFalse, "", "not authorized"))
+	op := w.createReboot("operator-reboot", "worker-1")
+	w.until(op, harness.Stopped("not authorized"))
+	w.onlyTouched()
+	w.importWith(w.cluster.Talosconfig())
+	w.completes(op)
+}
+
+// A Node that is no Talos machine is there from the beginning.
+func TestForeignNodeFromTheBeginning(t *testing.T) {
+	t.Parallel()
+	pending(t, "initial discovery waits for a machine of every Node, and a Node that is no Talos machine never has one")
+	w := prepare(t, sim.ClusterSpec{Name: "foreign-first", ControlPlanes: 1, Workers: 1})
+	w.order(fault.ForeignNode, "")
+	w.importWith(w.cluster.Talosconfig())
+	w.available()
+}
+
+// A Node that is no Talos machine turns up, and is never touched.
+func TestForeignNode(t *testing.T) {
+	t.Parallel()
+	w := begin(t, "foreign", 1, 1)
+	w.order(fault.ForeignNode, "")
+	w.completes(w.upgrade())
+	w.Expect(w.count("kube PATCH nodes/foreign-1", "")).To(BeZero())
+}
+
+// The way to machines is disturbed in the middle of an operation, in every way and place: on the way to one node, to the whole cluster,
+// or to its endpoint. It goes on when the way is free, at the latest when it is resumed, and does nothing twice.
+func TestNetworkInTheMiddle(t *testing.T) {
+	for _, mode := range []string{"refuse", "blackhole", "reset", "slow"} {
+		for where, node := range map[string]string{"node": "worker-1", "cluster": "", "endpoint": fault.Endpoint} {
+			name := "net-" + mode + "-" + where
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				if name == "net-blackhole-endpoint" {
+					pending(t, "an endpoint that accepts connections and says nothing is not left for the known control planes")
+				}
+				w := begin(t, name, 1, 1)
+				stuck := w.order(fault.BootStuck, "cp-1")
+				op := w.upgrade()
+				w.event(invariant.DownEvent, "cp-1")
+				id := w.order(fault.Unreachable, node, fault.ParamMode, mode, fault.ParamDelay, "40ms")
+				hub.Clear(stuck)
+				w.event(invariant.ReadyEvent, "cp-1")
+				if where == "endpoint" || mode == "slow" { // The known control planes answer, and who is slow answers too.
+					w.goesOn(op)
+				}
+				hub.Clear(id)
+				w.goesOn(op)
+				w.Expect(w.rolling().Problems("", 1)).To(BeEmpty())
+			})
+		}
+	}
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"testing"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/test/harness"
+	"ichor.maesh.dev/hub/test/invariant"
+	"ichor.maesh.dev/hub/test/sim/fault"
+)
+
+// What users should read, and do not yet. Each test says what is missing.
+
+func TestCaseA12SaysCertificate(t *testing.T) {
+	t.Parallel()
+	pending(t, "step Rebooting waits for another boot ID and does not say why it cannot see one")
+	w := begin(t, "a12-says", 3, 0)
+	stuck := w.order(fault.BootStuck, "")
+	op := w.upgrade()
+	first := w.event(invariant.DownEvent, "").Node
+	w.order(fault.ServerCertificate, first, fault.ParamAPI, "talos", fault.ParamProblem, "other-authority")
+	hub.Clear(stuck)
+	w.fails(op, "certificate")
+}
+
+func TestCauseOfPullFailureIsSaid(t *testing.T) {
+	t.Parallel()
+	pending(t, "the name of the image is so long that the message ends before the cause")
+	w := begin(t, "pull-says", 1, 0)
+	w.order(fault.PullFailure, "")
+	w.fails(w.upgrade(), "503 Service Unavailable")
+}
+
+func TestCaseB18CauseIsSaid(t *testing.T) {
+	t.Parallel()
+	pending(t, "the name of the image is so long that the message ends before the cause")
+	w := begin(t, "b18-says", 1, 0)
+	w.order(fault.InstallerBusy, "")
+	w.fails(w.upgrade(), "already in progress")
+}
+
+func TestCaseD1BudgetIsNamed(t *testing.T) {
+	t.Parallel()
+	pending(t, "the failure of a drain names pods and no disruption budget")
+	w := begin(t, "d1-says", 1, 2)
+	w.budget()
+	w.fails(w.reboot("worker-1"), "disruption budget web")
+}
+
+func TestCaseB3NoLeaderIsSaid(t *testing.T) {
+	t.Parallel()
+	pending(t, "an etcd member that answers that it has no leader is said not to answer")
+	w := begin(t, "b3-says", 3, 0)
+	w.order(fault.EtcdNoLeader, "cp-3")
+	w.until(w.upgrade(), harness.WaitingAt(v1alpha1.EtcdHealthyGate, "no leader"))
+}
