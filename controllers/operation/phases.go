@@ -207,6 +207,7 @@ func (r *Reconciler) settleForGood(ctx context.Context, s *scope) (settled bool,
 	if ready, err := r.enter(ctx, s); err != nil || !ready {
 		return false, err
 	}
+	setLock(s.op, metav1.ConditionTrue, v1alpha1.LockHeldReason) // It may have been somebody else's meanwhile.
 	if stop, err := r.trust(ctx, s); stop || err != nil {
 		return s.why != nil && s.why.leaves, err
 	}

@@ -141,6 +141,21 @@ var _ = Describe("Deleting an operation", func() {
 		Expect(f.movable(ctx)).To(BeTrue())
 	})
 
+	It("takes back a lock that went to another one meanwhile, settles and ends", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 1)
+		f.talos.ExitWith(f.addresses["cp1"], 3)
+		f.startHub()
+		failed := f.create(ctx, "up", upgrade())
+		Eventually(now(ctx, failed)).Should(bePaused("StepFailed", ContainSubstring("exit code 3")))
+		next := f.create(ctx, "re", reboot("c-w1"))
+		Eventually(now(ctx, next)).Should(beCompleted())
+		Eventually(now(ctx, failed)).Should(haveCondition("LockHeld", metav1.ConditionFalse, Not(BeEmpty()), BeEmpty()))
+
+		Expect(admin.Delete(ctx, failed)).To(Succeed())
+		Eventually(isGone(ctx, failed)).Should(BeTrue())
+		Expect(f.lock(ctx)()).To(HaveField("Spec.HolderIdentity", BeNil()))
+	})
+
 	It("by force leaves its machines as they are, and frees the cluster", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 1)
 		rebooted := f.talos.Rebooted
