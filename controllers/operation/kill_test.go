@@ -55,7 +55,7 @@ var kinds = map[string]struct {
 // The matrix has a row for every step that an executor declares, so that no step can exist without one: killed before the claim is
 // written, after it is and before the call arrives, and after the call has taken effect and before anybody knows. A hub that loses its
 // leadership goes on running, and finds out only when it asks.
-var _ = Describe("A hub that is killed", func() {
+var _ = Describe("A hub that is killed (B16, E6)", func() {
 	for name, k := range kinds {
 		for _, step := range k.steps {
 			It(fmt.Sprintf("goes on: kind %s, %s not claimed yet", name, step.Name), func(ctx SpecContext) {

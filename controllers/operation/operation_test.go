@@ -267,6 +267,22 @@ var _ = Describe("A failure", func() {
 		Expect(f.calls("InstallImage", "Reboot")).To(Equal([]string{"InstallImage cp1", "Reboot cp1", "InstallImage cp1", "Reboot cp1", "InstallImage w1", "Reboot w1"}))
 	})
 
+	It("of a worker reverts no control plane, and the operation can be given up (B12)", func(ctx SpecContext) {
+		f := newFleet(ctx, 3, 2)
+		f.talos.ExitWith(f.addresses["w1"], 7)
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring("c-w1")))
+		made := f.calls()
+		Consistently(func() []string { return f.calls() }, 300*time.Millisecond).Should(Equal(made))
+		for _, name := range []string{"cp1", "cp2", "cp3"} {
+			Expect(f.talos.Facts(f.addresses[name]).Version).To(Equal(newVersion), name)
+		}
+		Expect(admin.Delete(ctx, op)).To(Succeed())
+		Eventually(isGone(ctx, op)).Should(BeTrue())
+		Expect(f.calls()).To(Equal(made))
+	})
+
 	It("takes its own cordon off when the drain fails", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 2)
 		f.kube.FailNext("Drain", "w1", fmt.Errorf("draining: %w", errForbidden))

@@ -208,7 +208,7 @@ func TestStorageIsEvacuatedBeforeTheDrain(t *testing.T) {
 
 // Replicas that have nowhere to go stop the operation, which never goes on without them, and their Node is used again. With room for them
 // a retry goes on.
-func TestStorageThatDoesNotLeavePauses(t *testing.T) {
+func TestCaseD17StorageThatDoesNotLeavePauses(t *testing.T) {
 	w := start(t, harness.Options{Deadlines: map[v1alpha1.OperationStep]time.Duration{v1alpha1.EvacuatingStep: time.Second}},
 		sim.ClusterSpec{Name: "a", ControlPlanes: 1, Workers: 2})
 	w.storage("worker-1", "2")
@@ -229,7 +229,7 @@ func TestStorageThatDoesNotLeavePauses(t *testing.T) {
 }
 
 // An operation that is deleted while replicas move gives the Node back to the storage.
-func TestStorageIsRestoredOnDeletion(t *testing.T) {
+func TestCaseD17StorageIsRestoredOnDeletion(t *testing.T) {
 	w := start(t, harness.Options{}, sim.ClusterSpec{Name: "a", ControlPlanes: 1, Workers: 2})
 	w.storage("worker-1", "2")
 	op, err := w.Reboot(w.ctx, "a", "worker-1")
