@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -141,6 +142,40 @@ var _ = Describe("A gate that is overridden", func() {
 		Eventually(now(ctx, op)).Should(beCompleted())
 		Eventually(func() []string { return eventsOf(ctx, f, v1alpha1.GateOverriddenEvent) }).Should(ContainElement(
 			"gate WorkersAvailable is overridden for machine c-w1: 1 of at most 1 workers are away: c-w2"))
+	})
+})
+
+var _ = Describe("A cluster without its Kubernetes API", func() {
+	It("is not begun with, and a reboot that may bring it back goes on when somebody says so (D15)", func(ctx SpecContext) {
+		f := newFleet(ctx, 3, 1)
+		f.kube.Silence(true)
+		f.startHub()
+		plain := f.create(ctx, "plain", reboot("c-cp2"))
+		Eventually(now(ctx, plain)).Should(haveCondition("Progressing", metav1.ConditionFalse, "TargetReachable", ContainSubstring("cannot be read")))
+		Consistently(func() []string { return f.calls("Reboot") }, 300*time.Millisecond).Should(BeEmpty())
+		Expect(admin.Delete(ctx, plain)).To(Succeed())
+		Eventually(isGone(ctx, plain)).Should(BeTrue())
+
+		spec := reboot("c-cp2")
+		spec.Overrides = []v1alpha1.GateOverride{{Gate: "TargetReachable", Reason: "the API server hangs"}}
+		blind := f.create(ctx, "blind", spec)
+		Eventually(now(ctx, blind)).Should(beCompleted())
+		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot cp2"}))
+		Expect(f.kube.Calls()).To(BeEmpty(), "nothing was drained, and no record written")
+		Eventually(f.events(ctx, blind)).Should(ContainElement(HavePrefix("Warning GateOverridden: gate TargetReachable is overridden for machine c-cp2")))
+	})
+
+	It("is upgraded by nobody, whatever is overridden", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 1)
+		f.kube.Silence(true)
+		f.startHub()
+		spec := upgrade()
+		spec.Overrides = []v1alpha1.GateOverride{{Gate: "TargetReachable", Reason: "in a hurry"}}
+		op := f.create(ctx, "up", spec)
+		Eventually(now(ctx, op)).Should(haveCondition("Progressing", metav1.ConditionFalse, "TargetReachable", Not(BeEmpty())))
+		Consistently(func() []string { return f.calls() }, 300*time.Millisecond).Should(BeEmpty())
+		f.kube.Silence(false)
+		Eventually(now(ctx, op)).Should(beCompleted())
 	})
 })
 

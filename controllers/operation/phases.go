@@ -121,6 +121,7 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 		Target:   s.target(),
 		Cluster:  s.Target(),
 		Machines: len(s.Machines),
+		Blind:    s.traits.RecordOptional && s.planFacts(r.Clock.Now()).Overridden(v1alpha1.TargetReachableGate),
 		Guard:    r.Locks.Guard(s.clusterKey(), lock.Operation(s.op)),
 	}
 	return nil

@@ -131,7 +131,7 @@ func (r *Reconciler) pass(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 	in := gate.Input{
 		Entering: entering,
 		Cluster:  s.Cluster, Machines: s.Approved(), Machine: s.Machine(unit.Name), View: view,
-		Away: s.away(stage), MaxUnavailable: s.maxUnavailable(), Overrides: s.op.Spec.Overrides,
+		Away: s.away(stage), MaxUnavailable: s.maxUnavailable(), Overrides: s.op.Spec.Overrides, Traits: s.traits,
 	}
 	var wait gate.Wait
 	switch {

@@ -70,8 +70,9 @@ type Input struct {
 	// MaxUnavailable is how many workers may be away at once.
 	MaxUnavailable int
 
-	// Overrides are those of the operation.
+	// Overrides are those of the operation, and Traits what is special about its kind.
 	Overrides []v1alpha1.GateOverride
+	Traits    plan.Traits
 }
 
 // Wait is why a machine must not go away yet. The zero value means that it may.
@@ -125,7 +126,7 @@ func Bypassed(in Input) []Wait {
 }
 
 func (in Input) overrides(gate string) bool {
-	return plan.MayBypassWait(gate) && slices.ContainsFunc(in.Overrides, func(o v1alpha1.GateOverride) bool { return o.Gate == gate })
+	return plan.MayBypassWait(gate, in.Traits) && slices.ContainsFunc(in.Overrides, func(o v1alpha1.GateOverride) bool { return o.Gate == gate })
 }
 
 func machinesDiscovered(in Input) string {
@@ -231,7 +232,7 @@ func ids(members []talos.EtcdMember) []uint64 {
 }
 
 func controlPlanesReady(in Input) string {
-	if in.Machine.Spec.Role != v1alpha1.ControlPlaneRole {
+	if in.Machine.Spec.Role != v1alpha1.ControlPlaneRole || in.View.NodesTrouble != "" {
 		return ""
 	}
 	for _, machine := range controlPlanes(in.Machines) {
@@ -248,7 +249,7 @@ func controlPlanesReady(in Input) string {
 // workersWithinTheBudget counts every worker that is away, whoever took it away. The chosen machine does not count against itself, and
 // one that is drained is away already: keeping it from its reboot would help nobody.
 func workersWithinTheBudget(in Input) string {
-	if in.Machine.Spec.Role != v1alpha1.WorkerRole || !in.Entering {
+	if in.Machine.Spec.Role != v1alpha1.WorkerRole || !in.Entering || in.View.NodesTrouble != "" {
 		return ""
 	}
 	var away []string

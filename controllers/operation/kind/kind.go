@@ -66,6 +66,9 @@ type Scope struct {
 	// Machines counts the machines of the target.
 	Machines int
 
+	// Blind lets machines go although the Kubernetes API does not tell of them: somebody has overridden gate TargetReachable.
+	Blind bool
+
 	// Guard is asked before every call that changes the target.
 	Guard guard.Func
 }

@@ -23,9 +23,11 @@ func TestCaseD15OverrideWarnings(t *testing.T) {
 		"Quorum":                    {"the override of gate Quorum skips nothing: nobody may bypass it"},
 		"Unknown":                   {"the override of gate Unknown skips nothing: nobody may bypass it"},
 	} {
-		NewWithT(t).Expect(OverrideWarnings([]v1alpha1.GateOverride{{Gate: gate, Reason: "x"}})).To(Equal(want), gate)
+		NewWithT(t).Expect(OverrideWarnings([]v1alpha1.GateOverride{{Gate: gate, Reason: "x"}}, Traits{})).To(Equal(want), gate)
 	}
-	NewWithT(t).Expect(OverrideWarnings(nil)).To(BeEmpty())
+	NewWithT(t).Expect(OverrideWarnings(nil, Traits{})).To(BeEmpty())
+	NewWithT(t).Expect(OverrideWarnings([]v1alpha1.GateOverride{{Gate: "TargetReachable", Reason: "x"}}, Traits{RecordOptional: true})).To(
+		ConsistOf(ContainSubstring("without a drain")))
 }
 
 // etcd's quorum is nothing that anybody may put at risk.
@@ -34,6 +36,7 @@ func TestMayBypassWait(t *testing.T) {
 		"ControlPlanesReady": true, "WorkersAvailable": true, "ControlPlaneTransitioning": true,
 		"EtcdHealthy": false, "TargetReachable": false, "MachinesDiscovered": false, "MachineSettled": false, "KubernetesPairing": false,
 	} {
-		NewWithT(t).Expect(MayBypassWait(gate)).To(Equal(want), gate)
+		NewWithT(t).Expect(MayBypassWait(gate, Traits{})).To(Equal(want), gate)
+		NewWithT(t).Expect(MayBypassWait(gate, Traits{RecordOptional: true})).To(Equal(want || gate == "TargetReachable"), gate)
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"strconv"
 	"sync"
+	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +32,7 @@ type Kube struct {
 	mu     sync.Mutex
 	nodes  map[string]*kube.Node
 	record kube.Record
+	silent bool
 }
 
 // New returns a Kube without Nodes.
@@ -54,6 +57,23 @@ func (k *Kube) Get(name string) kube.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return *k.nodes[name]
+}
+
+// Silence makes the API not answer, or answer again.
+func (k *Kube) Silence(silent bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.silent = silent
+}
+
+// answer is nil, or what a dial to nobody ends with.
+func (k *Kube) answer() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.silent {
+		return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	return nil
 }
 
 // Record is the hub's record as it is now.
@@ -96,6 +116,9 @@ type client struct {
 func (c *client) Version(context.Context) (string, error) { return "v1.35.2", nil }
 
 func (c *client) Nodes(context.Context) ([]kube.Node, error) {
+	if err := c.answer(); err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []kube.Node
@@ -108,6 +131,9 @@ func (c *client) Nodes(context.Context) ([]kube.Node, error) {
 }
 
 func (c *client) Node(_ context.Context, name string) (*kube.Node, error) {
+	if err := c.answer(); err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	node, ok := c.nodes[name]
@@ -120,7 +146,7 @@ func (c *client) Node(_ context.Context, name string) (*kube.Node, error) {
 }
 
 func (c *client) change(ctx context.Context, call, name string, effect func(*kube.Node)) error {
-	if err := guard.Check(guard.With(ctx, c.guard), call); err != nil {
+	if err := errors.Join(guard.Check(guard.With(ctx, c.guard), call), c.answer()); err != nil {
 		return err
 	}
 	return c.Run(ctx, call, name, func() error {
@@ -155,7 +181,7 @@ func (c *client) Uncordon(ctx context.Context, name, owner string) error {
 	})
 }
 
-func (c *client) Record(context.Context) (kube.Record, error) { return c.Kube.Record(), nil }
+func (c *client) Record(context.Context) (kube.Record, error) { return c.Kube.Record(), c.answer() }
 
 func (c *client) WriteRecord(ctx context.Context, record kube.Record) error {
 	if err := guard.Check(guard.With(ctx, c.guard), "WriteRecord"); err != nil {

@@ -59,7 +59,7 @@ func verifying(scope kind.Scope, unit kind.Unit, seen kind.Observation, proof Pr
 			}
 		}
 	}
-	if missing := NotBack(seen); missing != "" {
+	if missing := NotBack(scope, seen); missing != "" {
 		return kind.Action{Verdict: kind.Wait, Message: missing}
 	}
 	if marked(scope, seen) {
@@ -73,13 +73,16 @@ func marked(scope kind.Scope, seen kind.Observation) bool {
 	return seen.Node != nil && (seen.Node.CordonedBy == scope.Owner || seen.Storage.EvacuatedBy == scope.Owner)
 }
 
-// NotBack says what a machine lacks to be back in its cluster; nothing means that it is back.
-func NotBack(seen kind.Observation) string {
+// NotBack says what a machine lacks to be back in its cluster; nothing means that it is back. Without the Kubernetes API, Talos never calls
+// the machine ready, and nobody can tell of its Node.
+func NotBack(scope kind.Scope, seen kind.Observation) string {
 	switch {
 	case seen.TalosTrouble != "":
 		return "waiting for the Talos API: " + seen.TalosTrouble
 	case seen.Talos.Stage != talos.StageRunning:
 		return fmt.Sprintf("waiting for stage running, the machine is in stage %q", seen.Talos.Stage)
+	case goesBlind(scope, seen):
+		return notBackInEtcd(seen)
 	case !seen.Talos.Ready:
 		return fmt.Sprintf("waiting until the machine is ready: %v", seen.Talos.Unmet)
 	case seen.NodeTrouble != "":
@@ -90,16 +93,18 @@ func NotBack(seen kind.Observation) string {
 		return "waiting for the storage: " + seen.StorageTrouble
 	case !seen.Node.Ready || seen.Node.BootID != seen.Talos.BootID:
 		return "waiting until the Node is Ready"
-	case seen.EtcdTrouble != "":
-		return "waiting for etcd: " + seen.EtcdTrouble
-	case seen.Etcd != nil:
-		return notBackInEtcd(*seen.Etcd)
 	}
-	return ""
+	return notBackInEtcd(seen)
 }
 
-func notBackInEtcd(etcd talos.Etcd) string {
+func notBackInEtcd(seen kind.Observation) string {
 	switch {
+	case seen.EtcdTrouble != "":
+		return "waiting for etcd: " + seen.EtcdTrouble
+	case seen.Etcd == nil:
+		return ""
+	}
+	switch etcd := *seen.Etcd; {
 	case etcd.Leader == 0:
 		return "waiting until etcd has a leader"
 	case etcd.Learner:
@@ -107,8 +112,8 @@ func notBackInEtcd(etcd talos.Etcd) string {
 	case len(etcd.Errors) > 0:
 		return fmt.Sprintf("waiting until the etcd member is healthy: %v", etcd.Errors)
 	}
-	for _, member := range etcd.Members {
-		if member.ID == etcd.MemberID && member.Started {
+	for _, member := range seen.Etcd.Members {
+		if member.ID == seen.Etcd.MemberID && member.Started {
 			return ""
 		}
 	}

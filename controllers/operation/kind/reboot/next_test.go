@@ -242,7 +242,7 @@ func TestCaseB17NotBack(t *testing.T) {
 		"another not started": {func(o *kind.Observation) { o.Etcd.Members[2].Started = false }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(NotBack(well("new", row.change))).To(Equal(row.want))
+			NewWithT(t).Expect(NotBack(kind.Scope{}, well("new", row.change))).To(Equal(row.want))
 		})
 	}
 }

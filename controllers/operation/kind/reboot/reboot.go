@@ -91,8 +91,11 @@ func leave(scope kind.Scope, unit kind.Unit, seen kind.Observation, way Way) kin
 	if scope.Machines == 1 {
 		return askForReboot(scope, unit, seen, way)
 	}
-	if blind := sightless(seen); blind != nil {
-		return *blind
+	if wait := sightless(scope, seen); wait != nil {
+		return *wait
+	}
+	if goesBlind(scope, seen) {
+		return askForReboot(scope, unit, seen, way)
 	}
 	if seen.Storage.Replicas > 0 {
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.EvacuatingStep}
@@ -100,9 +103,16 @@ func leave(scope kind.Scope, unit kind.Unit, seen kind.Observation, way Way) kin
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.DrainingStep}
 }
 
+// goesBlind says whether a machine may go although the Kubernetes API does not tell of its Node.
+func goesBlind(scope kind.Scope, seen kind.Observation) bool {
+	return scope.Blind && seen.NodeTrouble != ""
+}
+
 // sightless waits where the Kubernetes API does not tell what is on the machine's Node.
-func sightless(seen kind.Observation) *kind.Action {
+func sightless(scope kind.Scope, seen kind.Observation) *kind.Action {
 	switch {
+	case goesBlind(scope, seen):
+		return nil
 	case seen.NodeTrouble != "":
 		return &kind.Action{Verdict: kind.Wait, Reason: v1alpha1.TargetReachableGate, Message: "the Kubernetes API of the cluster cannot be read: " + seen.NodeTrouble}
 	case seen.StorageTrouble != "":
@@ -117,10 +127,10 @@ func askForReboot(scope kind.Scope, unit kind.Unit, seen kind.Observation, way W
 		return kind.Unreachable(unit, seen.TalosTrouble)
 	}
 	if scope.Machines > 1 {
-		blind := sightless(seen)
+		wait := sightless(scope, seen)
 		switch {
-		case blind != nil:
-			return *blind
+		case wait != nil:
+			return *wait
 		case seen.Storage.Replicas > 0:
 			return kind.Action{Verdict: kind.Call, Step: v1alpha1.EvacuatingStep}
 		case seen.Node != nil && !seen.Node.Unschedulable:

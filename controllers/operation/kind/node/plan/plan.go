@@ -41,7 +41,7 @@ func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 	if machine.Spec.Role == v1alpha1.ControlPlaneRole && plan.ControlPlanes(facts.Approved()) == 1 {
 		p.Warnings = append(p.Warnings, plan.OutageWarning)
 	}
-	p.Warnings = append(p.Warnings, plan.OverrideWarnings(facts.Spec.Overrides)...)
+	p.Warnings = append(p.Warnings, plan.OverrideWarnings(facts.Spec.Overrides, Planner{}.Traits(facts.Spec))...)
 	return p, nil
 }
 

@@ -70,7 +70,7 @@ func warnings(facts plan.Facts, taken []*v1alpha1.TalosMachine) []string {
 			list = append(list, warning)
 		}
 	}
-	return append(list, plan.OverrideWarnings(facts.Spec.Overrides)...)
+	return append(list, plan.OverrideWarnings(facts.Spec.Overrides, Planner{}.Traits(facts.Spec))...)
 }
 
 func outage(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {
