@@ -60,6 +60,15 @@ func TestPatchNode(t *testing.T) {
 	g.Expect(entry.Caller).To(Equal("admin"))
 }
 
+// Cluster API asks for the root to see whether an API server lives.
+func TestRoot(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, small)
+	paths, err := kubeClient(t, s.Cluster("small")).CoreV1().RESTClient().Get().AbsPath("/").DoRaw(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(paths).To(MatchJSON(`{"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/readyz", "/version"]}`))
+}
+
 func TestConfigMaps(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, small)

@@ -33,6 +33,8 @@ func (a *API) serveDiscovery(w http.ResponseWriter, r *http.Request) bool {
 	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
+	case len(parts) == 1 && parts[0] == "": // Cluster API asks it whether the server lives.
+		writeJSON(w, http.StatusOK, metav1.RootPaths{Paths: []string{"/api", "/api/v1", "/apis", "/healthz", "/livez", "/readyz", "/version"}})
 	case len(parts) == 1 && parts[0] == "api":
 		writeJSON(w, http.StatusOK, coreVersions())
 	case len(parts) == 1 && parts[0] == "apis":
