@@ -64,6 +64,7 @@ type Writer interface {
 type Node struct {
 	Name           string
 	UUID           string
+	ProviderID     string
 	BootID         string
 	KubeletVersion string
 	OSImage        string
@@ -92,6 +93,7 @@ func nodeFrom(n *corev1.Node) Node {
 	node := Node{
 		Name:           n.Name,
 		UUID:           n.Status.NodeInfo.SystemUUID,
+		ProviderID:     n.Spec.ProviderID,
 		BootID:         n.Status.NodeInfo.BootID,
 		KubeletVersion: n.Status.NodeInfo.KubeletVersion,
 		OSImage:        n.Status.NodeInfo.OSImage,
