@@ -131,6 +131,10 @@ const (
 	// MachinesDuplicateReason surfaces when two machines, or two records, have the same UUID, etcd member ID, address or node name. Nothing
 	// disruptive begins until that is sorted out.
 	MachinesDuplicateReason = "Duplicate"
+
+	// MembersWithoutMachineReason surfaces when Cluster API's providers manage the machines of the target, and a member of it is no
+	// Machine of theirs. The hub does not touch such a member.
+	MembersWithoutMachineReason = "MembersWithoutMachine"
 )
 
 // TalosCluster's SpecInSync condition and corresponding reasons.

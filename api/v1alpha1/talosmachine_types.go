@@ -94,6 +94,12 @@ type TalosMachineStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
 
+	// machineName is the Machine of Cluster API that is this machine; empty where Cluster API does not manage the machines of the target.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	MachineName string `json:"machineName,omitempty"`
+
 	// etcdMemberID is the ID of the machine's etcd member, in hexadecimal.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

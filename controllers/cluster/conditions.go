@@ -201,10 +201,12 @@ func discovered(facts targets.Facts, seen probe) (status metav1.ConditionStatus,
 		return metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "the target does not answer"
 	case different(seen):
 		return metav1.ConditionFalse, v1alpha1.MachinesUnmatchedReason, "the kubeconfig and the talosconfig are of different clusters: no Node is a machine that answers"
+	case strangers(facts, seen) != "":
+		return metav1.ConditionFalse, v1alpha1.MembersWithoutMachineReason, strangers(facts, seen)
 	case !slices.ContainsFunc(facts.Machines, func(m v1alpha1.TalosMachine) bool { return m.Spec.Role == v1alpha1.ControlPlaneRole }):
-		return metav1.ConditionFalse, v1alpha1.MachinesUnmatchedReason, cmp.Or(unmatched(facts.Machines, seen), "no control plane was found")
+		return metav1.ConditionFalse, v1alpha1.MachinesUnmatchedReason, cmp.Or(unmatched(facts, seen), "no control plane was found")
 	}
-	if message := unmatched(facts.Machines, seen); message != "" {
+	if message := unmatched(facts, seen); message != "" {
 		return metav1.ConditionFalse, v1alpha1.MachinesUnmatchedReason, message
 	}
 	return metav1.ConditionTrue, v1alpha1.MachinesDiscoveredReason, foreign(seen.nodes)

@@ -37,7 +37,10 @@ func (r *Reconciler) discover(ctx context.Context, facts *targets.Facts, seen pr
 		if atAddress(facts.Machines, machine.address) != nil {
 			continue // Another machine answers at a recorded address: that is for a person to sort out.
 		}
-		made, err := r.create(ctx, newMachine(*facts, machine))
+		if facts.Adopted() && memberFound(*facts, seen, machine) == nil {
+			continue // Only Cluster API's providers say who belongs to a cluster of theirs.
+		}
+		made, err := r.create(ctx, newMachine(*facts, seen, machine))
 		if err != nil {
 			return err
 		}
@@ -80,9 +83,12 @@ func inOrder(machines map[string]found) []found {
 	return list
 }
 
-func newMachine(facts targets.Facts, machine found) *v1alpha1.TalosMachine {
-	approval := v1alpha1.Approved
-	if facts.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] != "" {
+func newMachine(facts targets.Facts, seen probe, machine found) *v1alpha1.TalosMachine {
+	approval, owner := v1alpha1.Approved, facts.Owner()
+	switch member := memberFound(facts, seen, machine); {
+	case member != nil: // Its Machine is its approval, and takes it along when it goes.
+		owner = ownedByMember(member)
+	case facts.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] != "":
 		approval = v1alpha1.ApprovalPending
 	}
 	return &v1alpha1.TalosMachine{
@@ -90,7 +96,7 @@ func newMachine(facts targets.Facts, machine found) *v1alpha1.TalosMachine {
 			Namespace:       facts.Cluster.Namespace,
 			Name:            machineName(facts, machine.facts),
 			Labels:          map[string]string{clusterv1.ClusterNameLabel: facts.Cluster.Name},
-			OwnerReferences: []metav1.OwnerReference{facts.Owner()},
+			OwnerReferences: []metav1.OwnerReference{owner},
 		},
 		Spec: v1alpha1.TalosMachineSpec{
 			ClusterName: facts.Cluster.Name, Role: machine.role, Address: machine.address, UUID: machine.facts.UUID, Approval: approval,
@@ -139,6 +145,7 @@ func (r *Reconciler) record(ctx context.Context, facts *targets.Facts, seen prob
 		machine := &facts.Machines[i]
 		before := machine.DeepCopy()
 		describe(machine, seen)
+		describeMember(machine, *facts, seen)
 		if apiequality.Semantic.DeepEqual(before.Status, machine.Status) {
 			continue
 		}
@@ -225,8 +232,12 @@ func setMachine(machine *v1alpha1.TalosMachine, kind string, status metav1.Condi
 }
 
 // unmatched says which Node or etcd member has no machine. Nothing means that all have one.
-func unmatched(machines []v1alpha1.TalosMachine, seen probe) string {
+func unmatched(facts targets.Facts, seen probe) string {
+	machines := facts.Machines
 	for _, node := range seen.nodes {
+		if strangeNode(facts, node) {
+			continue // Condition MachinesDiscovered names it.
+		}
 		if node.RunsTalos() && !slices.ContainsFunc(machines, func(m v1alpha1.TalosMachine) bool { return strings.EqualFold(m.Status.NodeName, node.Name) }) {
 			return fmt.Sprintf("Node %q has no machine", node.Name)
 		}

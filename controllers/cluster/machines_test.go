@@ -361,7 +361,7 @@ func TestUnmatched(t *testing.T) {
 			seen := seeing(f)
 			row.change(&seen, &f)
 			seen.machines[f.address] = f
-			NewWithT(t).Expect(unmatched(machines, seen)).To(Equal(row.want))
+			NewWithT(t).Expect(unmatched(targets.Facts{Machines: machines}, seen)).To(Equal(row.want))
 		})
 	}
 }

@@ -34,6 +34,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/providers/capi"
 	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/providers/kube"
 	"ichor.maesh.dev/hub/providers/talos"
@@ -44,7 +45,8 @@ import (
 // +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosmachines,verbs=get;list;watch;create;update;patch
 // +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosmachines/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/finalizers,verbs=update
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/finalizers;machines/finalizers,verbs=update
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 
 // Probes says how often targets are probed.
@@ -79,6 +81,7 @@ type Reconciler struct {
 	prober   prober
 	observer *observe.Observer
 	wakes    chan event.GenericEvent
+	begin    func() error // Begins to watch Machines, once.
 }
 
 // New returns a Reconciler whose probes end with ctx.
@@ -104,7 +107,7 @@ func New(ctx context.Context, options Options) *Reconciler {
 // SetupWithManager registers the reconciler and what wakes it.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	ofCluster := handler.EnqueueRequestsFromMapFunc(clusterOf)
-	return ctrl.NewControllerManagedBy(mgr).
+	built, err := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.TalosCluster{}).
 		Watches(&v1alpha1.TalosMachine{}, ofCluster).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(r.lookAgain)).
@@ -112,7 +115,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{}).
 		WatchesRawSource(source.Channel(r.wakes, &handler.EnqueueRequestForObject{})).
 		WithOptions(options).
-		Complete(r)
+		Build(r)
+	if err != nil {
+		return err
+	}
+	r.begin = capi.NewWatch(built, mgr.GetCache()).Begin
+	return nil
 }
 
 // clusterOf is the cluster that an object is labelled with.
@@ -162,6 +170,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
+	if err := errors.Join(r.belong(ctx, &facts), r.loadMembers(ctx, &facts)); err != nil {
+		return ctrl.Result{}, err
+	}
 	before := facts.Cluster.DeepCopy()
 	seen, fresh := r.look(req.NamespacedName, facts)
 	var trouble error // It must not keep what was seen from being written down.
@@ -178,14 +189,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, trouble
 	}
 	if err := r.Client.Status().Patch(ctx, facts.Cluster, client.MergeFrom(before)); err != nil {
-		return ctrl.Result{}, errors.Join(trouble, fmt.Errorf("writing status of TalosCluster %s: %w", req.NamespacedName, err))
+		return ctrl.Result{}, errors.Join(trouble, ignoreRaces(fmt.Errorf("writing status of TalosCluster %s: %w", req.NamespacedName, err)))
 	}
 	return ctrl.Result{}, trouble
 }
 
-// ignoreRaces drops what the next event settles: the cache had not seen our own last write yet.
+// ignoreRaces drops what the next event settles: the cache had not seen our own last write yet, or that the object is gone.
 func ignoreRaces(err error) error {
-	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
@@ -208,8 +219,11 @@ func (r *Reconciler) look(key types.NamespacedName, facts targets.Facts) (probe,
 }
 
 func (r *Reconciler) discoverAndRecord(ctx context.Context, facts *targets.Facts, seen probe) error {
-	if different(seen) {
+	switch {
+	case different(seen):
 		return nil // Machines of another cluster are none of ours.
+	case standsStill(facts):
+		return r.record(ctx, facts, seen)
 	}
 	if err := r.discover(ctx, facts, seen); err != nil {
 		return err
@@ -222,7 +236,7 @@ func (r *Reconciler) discoverAndRecord(ctx context.Context, facts *targets.Facts
 
 // endInitialApproval records that one discovery has matched everything. Machines that appear later wait for a person.
 func (r *Reconciler) endInitialApproval(ctx context.Context, facts *targets.Facts, seen probe) error {
-	if facts.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] != "" || !complete(facts.Machines, seen) {
+	if facts.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] != "" || !complete(*facts, seen) {
 		return nil
 	}
 	patched := facts.Cluster.DeepCopy()
@@ -238,9 +252,9 @@ func (r *Reconciler) endInitialApproval(ctx context.Context, facts *targets.Fact
 }
 
 // complete says whether a probe saw a whole cluster, and every part of it has a machine.
-func complete(machines []v1alpha1.TalosMachine, seen probe) bool {
+func complete(facts targets.Facts, seen probe) bool {
 	return observed(seen) && len(seen.nodes) > 0 && allAnswer(seen) &&
-		gate.Duplicate(pointers(machines)) == "" && twins(seen) == "" && unmatched(machines, seen) == ""
+		gate.Duplicate(pointers(facts.Machines)) == "" && twins(seen) == "" && unmatched(facts, seen) == ""
 }
 
 // allAnswer says whether every machine answered, and every control plane told of etcd.

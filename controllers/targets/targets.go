@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/providers/capi"
 	"ichor.maesh.dev/hub/providers/target"
 )
 
@@ -26,7 +27,13 @@ type Facts struct {
 
 	// Machines are the machines, in no particular order.
 	Machines []v1alpha1.TalosMachine
+
+	// Members are the Machines of Cluster API, where its providers manage the machines of the target. Load does not read them.
+	Members []clusterv1.Machine
 }
+
+// Adopted says whether Cluster API's providers manage the machines of the target.
+func (f Facts) Adopted() bool { return capi.Adopted(f.CAPICluster) }
 
 // Load reads the objects about a target.
 func Load(ctx context.Context, reader client.Reader, key client.ObjectKey) (Facts, error) {
@@ -49,6 +56,18 @@ func Load(ctx context.Context, reader client.Reader, key client.ObjectKey) (Fact
 	}
 	facts.Machines = list.Items
 	return facts, nil
+}
+
+// Member is the Machine that a machine is, among the Members; nil if it is none of them.
+func (f Facts) Member(machine *v1alpha1.TalosMachine) *clusterv1.Machine {
+	for i := range f.Members {
+		if f.Members[i].Name == machine.Status.MachineName {
+			return &f.Members[i]
+		}
+	}
+	return capi.Find(f.Members, capi.Identity{
+		UUID: machine.Spec.UUID, NodeName: machine.Status.NodeName, Addresses: []string{machine.Spec.Address},
+	})
 }
 
 // Owner is a reference to the Cluster, or to the TalosCluster where there is no Cluster.
