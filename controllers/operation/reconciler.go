@@ -278,6 +278,9 @@ func (r *Reconciler) patchMetadata(ctx context.Context, op *v1alpha1.TalosOperat
 // persist writes status if it changed, and only then starts what status announces.
 func (r *Reconciler) persist(ctx context.Context, read *v1alpha1.TalosOperation, s *scope) error {
 	summarize(s)
+	if err := r.guardMachines(ctx, s); err != nil {
+		return err
+	}
 	if !apiequality.Semantic.DeepEqual(read.Status, s.op.Status) {
 		if err := r.Client.Status().Update(ctx, s.op); err != nil {
 			return fmt.Errorf("writing status of TalosOperation %s: %w", s.key, err)

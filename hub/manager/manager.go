@@ -33,7 +33,9 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
+	"ichor.maesh.dev/hub/controllers/remediation"
 	"ichor.maesh.dev/hub/hub/scheme"
+	"ichor.maesh.dev/hub/providers/capi"
 	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/providers/kube"
 	"ichor.maesh.dev/hub/providers/talos"
@@ -167,6 +169,12 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 	})
 	if err := operations.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosOperations: %w", err)
+	}
+	remedies := &remediation.Reconciler{
+		Client: mgr.GetClient(), Machines: capi.Machines{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}, Clock: clock.RealClock{},
+	}
+	if err := remedies.SetupWithManager(mgr, options); err != nil {
+		return fmt.Errorf("setting up the controller that gives machines back to health checks: %w", err)
 	}
 	return nil
 }
