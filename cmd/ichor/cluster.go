@@ -129,11 +129,18 @@ func newClusterImportCommand(c *cli) *cobra.Command {
 
 Both files are checked, and used once from here to see whether they open the same cluster. Then they are kept as Secrets on the
 management API; of a file with several contexts, only the chosen one. Nothing on the cluster is changed. Importing again brings new
-credentials.`,
-		Example: `  ichor cluster import prod-1 --from-kubeconfig prod-1.kubeconfig --from-talosconfig ~/.talos/config`,
-		Args:    cobra.ExactArgs(1),
+credentials.
+
+Without the two files, NAME is a Cluster that Cluster API's providers made: the hub works with the credentials that they keep (Secrets
+NAME-kubeconfig and NAME-talosconfig), and on the machines that they have Machines for.`,
+		Example: `  ichor cluster import prod-1 --from-kubeconfig prod-1.kubeconfig --from-talosconfig ~/.talos/config
+  ichor cluster import made-by-cluster-api`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Name = args[0]
+			if kubeconfig == "" && talosconfig == "" {
+				return c.importCluster(cmd, in, c.adopt)
+			}
 			var err error
 			if in.Kubeconfig, err = os.ReadFile(kubeconfig); err != nil {
 				return fmt.Errorf("--from-kubeconfig: %w", err)
@@ -141,7 +148,7 @@ credentials.`,
 			if in.Talosconfig, err = os.ReadFile(talosconfig); err != nil {
 				return fmt.Errorf("--from-talosconfig: %w", err)
 			}
-			return c.importCluster(cmd.Context(), in)
+			return c.importCluster(cmd, in, c.bring)
 		},
 	}
 	flags := cmd.Flags()
@@ -152,20 +159,17 @@ credentials.`,
 	flags.BoolVar(&in.AllowInsecure, "allow-insecure-kubeconfig", false, "take a kubeconfig that does not check the API server's certificate")
 	flags.BoolVar(&in.TakeOver, "take-over", false, "take the cluster over from the hub that manages it, which must not work on it any more")
 	flags.BoolVar(&in.Offline, "offline", false, "do not look at the cluster, for one that cannot be reached from here or now")
-	for _, flag := range []string{"from-kubeconfig", "from-talosconfig"} {
-		if err := cmd.MarkFlagRequired(flag); err != nil {
-			panic(err) // The flag was defined above.
-		}
-	}
+	cmd.MarkFlagsRequiredTogether("from-kubeconfig", "from-talosconfig")
 	return cmd
 }
 
-func (c *cli) importCluster(ctx context.Context, in service.Import) error {
+// importCluster imports a cluster in one of two ways, and says what to do next.
+func (c *cli) importCluster(cmd *cobra.Command, in service.Import, way func(context.Context, service.Import) (*v1alpha1.TalosCluster, error)) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
 	in.Namespace = c.namespace
-	cluster, err := c.service.Import(ctx, in)
+	cluster, err := way(cmd.Context(), in)
 	if err != nil {
 		return fmt.Errorf("importing cluster %s: %w", in.Name, err)
 	}
@@ -174,4 +178,14 @@ func (c *cli) importCluster(ctx context.Context, in service.Import) error {
 	}
 	fmt.Fprintf(c.out, "Cluster %s is imported. See whether it can be reached: ichor cluster get %[1]s\n", cluster.Name)
 	return nil
+}
+
+// bring imports a cluster with the files that somebody brought.
+func (c *cli) bring(ctx context.Context, in service.Import) (*v1alpha1.TalosCluster, error) {
+	return c.service.Import(ctx, in)
+}
+
+// adopt imports a cluster of Cluster API's providers.
+func (c *cli) adopt(ctx context.Context, in service.Import) (*v1alpha1.TalosCluster, error) {
+	return c.service.Adopt(ctx, in)
 }

@@ -20,6 +20,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/verify"
+	"ichor.maesh.dev/hub/providers/capi"
 	"ichor.maesh.dev/hub/providers/credentials"
 )
 
@@ -114,13 +115,8 @@ func (s *Service) read(in Import) (opened, error) {
 	if read.talosconfig, err = credentials.ParseTalosconfig(in.Talosconfig, in.TalosContext, in.Name); err != nil {
 		return opened{}, err
 	}
-	for _, file := range []struct {
-		name    string
-		problem *credentials.Problem
-	}{{"kubeconfig", read.kubeconfig.Check(s.Now())}, {"talosconfig", read.talosconfig.Check(s.Now())}} {
-		if file.problem != nil {
-			return opened{}, fmt.Errorf("%s is %w: %s", file.name, credentials.ErrInvalid, file.problem.Message)
-		}
+	if err := s.refuseUnusable(read.kubeconfig, read.talosconfig); err != nil {
+		return opened{}, err
 	}
 	if read.kubeconfig.Several() {
 		if read.kube, err = read.kubeconfig.Minify(); err != nil {
@@ -133,6 +129,19 @@ func (s *Service) read(in Import) (opened, error) {
 		}
 	}
 	return read, nil
+}
+
+// refuseUnusable says what keeps credentials that parse from being used now.
+func (s *Service) refuseUnusable(kubeconfig *credentials.Kubeconfig, talosconfig *credentials.Talosconfig) error {
+	for _, file := range []struct {
+		name    string
+		problem *credentials.Problem
+	}{{"kubeconfig", kubeconfig.Check(s.Now())}, {"talosconfig", talosconfig.Check(s.Now())}} {
+		if file.problem != nil {
+			return fmt.Errorf("%s is %w: %s", file.name, credentials.ErrInvalid, file.problem.Message)
+		}
+	}
+	return nil
 }
 
 func (s *Service) verify(ctx context.Context, in Import, read opened) (verify.Found, error) {
@@ -252,7 +261,8 @@ func (s *Service) ensureCluster(ctx context.Context, in Import, endpoint v1alpha
 // takeCluster takes the Cluster that an earlier import made, and brings its endpoint up to date.
 func (s *Service) takeCluster(ctx context.Context, cluster *clusterv1.Cluster, endpoint v1alpha1.APIEndpoint) (*clusterv1.Cluster, error) {
 	if ref := cluster.Spec.InfrastructureRef; ref != infrastructure(cluster.Name) {
-		return nil, fmt.Errorf("there is a Cluster %s/%s already, and its infrastructure is %q and not %q: choose another name",
+		return nil, fmt.Errorf("there is a Cluster %s/%s already, and its infrastructure is %q and not %q: "+
+			"choose another name, or give no files to manage it beside Cluster API's providers",
 			cluster.Namespace, cluster.Name, ref.APIGroup+" "+ref.Kind+" "+ref.Name, "ichor.maesh.dev TalosCluster "+cluster.Name)
 	}
 	patched := cluster.DeepCopy()
@@ -268,7 +278,7 @@ func (s *Service) takeCluster(ctx context.Context, cluster *clusterv1.Cluster, e
 
 // infrastructure is how a Cluster names its TalosCluster.
 func infrastructure(name string) clusterv1.ContractVersionedObjectReference {
-	return clusterv1.ContractVersionedObjectReference{APIGroup: v1alpha1.GroupVersion.Group, Kind: "TalosCluster", Name: name}
+	return capi.Infrastructure(name)
 }
 
 // belong marks an object as one of a cluster, beside what else it belongs to.

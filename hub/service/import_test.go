@@ -337,7 +337,8 @@ func TestImportRefuses(t *testing.T) {
 			w := newWorld(t, theirs)
 			_, err := w.Import(w.ctx, brought(t))
 			w.g.Expect(err).To(MatchError(fmt.Sprintf(
-				"there is a Cluster default/c1 already, and its infrastructure is %q and not \"ichor.maesh.dev TalosCluster c1\": choose another name", row.text)))
+				"there is a Cluster default/c1 already, and its infrastructure is %q and not \"ichor.maesh.dev TalosCluster c1\": "+
+					"choose another name, or give no files to manage it beside Cluster API's providers", row.text)))
 			w.g.Expect(w.writes).To(BeEmpty())
 			after := &clusterv1.Cluster{}
 			w.get(after, "c1")
