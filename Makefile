@@ -32,6 +32,7 @@ export ICHOR_BINARY ?= $(CURDIR)/bin/ichor
 export ICHOR_HUB_BINARY ?= $(CURDIR)/bin/ichor-hub
 export ICHOR_SIM_BINARY ?= $(CURDIR)/bin/ichor-sim
 export ICHOR_TALOSCTL_BINARY ?= $(CURDIR)/bin/talosctl
+export ICHOR_CAPI_CORE_BINARY ?= $(CURDIR)/bin/capi-core
 
 # End-to-end tests are the packages below a directory named e2e.
 E2E_PACKAGES = $(shell $(GO) list ./... | grep -E '/e2e(/|$$)')
@@ -68,6 +69,18 @@ build-talosctl: bin/talosctl
 bin/talosctl: test/talosctl/go.mod test/talosctl/go.sum test/talosctl/main.go
 	$(GO) -C test/talosctl build -p $(JOBS) -ldflags "-s -w" -o $(CURDIR)/$@ .
 
+# Cluster API's own core controllers, with their definitions and roles beside them, for the tests that run next to them. They have a
+# module of their own: what they depend on is none of the product's business.
+CAPI_CORE := test/capi/core
+.PHONY: build-capi-core
+build-capi-core: bin/capi-core
+
+bin/capi-core: $(CAPI_CORE)/go.mod $(CAPI_CORE)/go.sum
+	$(GO) -C $(CAPI_CORE) build -p $(JOBS) -ldflags "-s -w" -o $(CURDIR)/$@ sigs.k8s.io/cluster-api/core
+	rm -rf $@-config && mkdir -p $@-config
+	set -e; config=$$($(GO) -C $(CAPI_CORE) list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)/core/config; \
+		install -m 644 "$$config"/crd/bases/*.yaml "$$config"/rbac/role.yaml "$$config"/rbac/aggregated_role.yaml $@-config
+
 .PHONY: demo
 demo: build ## Run a hub and a simulated fleet until Ctrl-C (DEMO_ARGS="--clusters N --speed S --dir D --detach").
 	./hack/demo.sh start $(DEMO_ARGS)
@@ -90,7 +103,7 @@ test-unit: build-ichor-hub ## Run unit tests and controller tests (these start t
 	$(GO) test -p $(JOBS) -timeout 15m $(UNIT_PACKAGES)
 
 .PHONY: test-e2e
-test-e2e: build build-kubectl build-talosctl ## Run the end-to-end tests on the binaries.
+test-e2e: build build-kubectl build-talosctl build-capi-core ## Run the end-to-end tests on the binaries.
 	$(GO) test -p 1 -count=1 -timeout 30m $(E2E_PACKAGES)
 
 .PHONY: bench
@@ -108,6 +121,7 @@ verify-generated: $(CONTROLLER_GEN)
 verify-modules:
 	$(GO) mod tidy -diff
 	$(GO) -C test/talosctl mod tidy -diff
+	$(GO) -C $(CAPI_CORE) mod tidy -diff
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters; they hold the rule of imports, too.
