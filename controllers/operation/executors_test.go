@@ -10,11 +10,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/providers/kube"
@@ -140,8 +138,8 @@ var _ = Describe("A gate that is overridden", func() {
 		}
 		op := f.create(ctx, "up", spec)
 		Eventually(now(ctx, op)).Should(beCompleted())
-		Eventually(func() []string { return eventsOf(ctx, f, v1alpha1.GateOverriddenEvent) }).Should(ContainElement(
-			"gate WorkersAvailable is overridden for machine c-w1: 1 of at most 1 workers are away: c-w2"))
+		Eventually(f.events(ctx, op)).Should(ContainElement(
+			"Warning GateOverridden: gate WorkersAvailable is overridden for machine c-w1: 1 of at most 1 workers are away: c-w2"))
 	})
 })
 
@@ -201,18 +199,3 @@ var _ = Describe("An upgrade of five control planes and three workers", func() {
 		Expect(order).To(Equal([]string{"cp2", "cp3", "cp4", "cp5", "cp1", "w1", "w2", "w3"}))
 	})
 })
-
-// eventsOf are the notes of the Events with a reason in a fleet's namespace.
-func eventsOf(ctx SpecContext, f *fleet, reason string) []string {
-	list := &eventsv1.EventList{}
-	if err := admin.List(ctx, list, client.InNamespace(f.namespace)); err != nil {
-		return nil
-	}
-	var notes []string
-	for _, event := range list.Items {
-		if event.Reason == reason {
-			notes = append(notes, event.Note)
-		}
-	}
-	return notes
-}
