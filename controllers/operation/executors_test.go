@@ -56,7 +56,7 @@ var _ = Describe("A machine that reboots", func() {
 		f.startHub()
 		op := f.create(ctx, "re", reboot("c-w1"))
 		hangs := bePaused("StepFailed", And(
-			ContainSubstring(`still up in stage "rebooting" with the boot ID of before`), ContainSubstring("talosctl -n 10.0.1.1 reboot --mode force")))
+			ContainSubstring(`still up in stage "rebooting", boot ID unchanged`), ContainSubstring("talosctl -n 10.0.1.1 reboot --mode force")))
 		Eventually(now(ctx, op)).Should(hangs)
 		retry(ctx, op)
 		Eventually(now(ctx, op)).Should(HaveField("Status.LastRetry.IsZero()", false))

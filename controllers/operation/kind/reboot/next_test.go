@@ -134,7 +134,7 @@ func TestNext(t *testing.T) {
 	verify := kind.Action{Verdict: "Wait", Step: "Verifying", Message: "waiting until the machine is ready"}
 	otherBoot := wait("waiting for another boot ID")
 	stillUp := func(stage string) kind.Action {
-		return wait(`still up in stage "` + stage + `" with the boot ID of before; if it hangs: talosctl -n 10.0.0.1 reboot --mode force, or cycle its power`)
+		return wait(`still up in stage "` + stage + `", boot ID unchanged; if it hangs: talosctl -n 10.0.0.1 reboot --mode force, or cycle its power`)
 	}
 	for name, row := range map[string]struct {
 		unit     kind.Unit
@@ -267,7 +267,7 @@ func TestCaseD2D4Settle(t *testing.T) {
 		"evacuated, no sight of it":    {at("Evacuating", succeeded), well("b", noStorage), wait("waiting for the storage, to give the Node back to it: no answer")},
 		"drained, the Node is gone":    {at("Draining", succeeded), well("b", noNode), kind.Action{Verdict: "Park"}},
 		"uncordoned before the reboot": {at("Uncordoning", succeeded, neverAsked), well("b"), kind.Action{Verdict: "Park"}},
-		"reboot asked":                 {at("Rebooting", succeeded), well("old", cordoned), wait(`still up in stage "running" with the boot ID of before; if it hangs: talosctl -n 10.0.0.1 reboot --mode force, or cycle its power`)},
+		"reboot asked":                 {at("Rebooting", succeeded), well("old", cordoned), wait(`still up in stage "running", boot ID unchanged; if it hangs: talosctl -n 10.0.0.1 reboot --mode force, or cycle its power`)},
 		"verifying":                    {at("Verifying"), well("new", cordoned), kind.Action{Verdict: "Call", Step: "Uncordoning", PreRebootBootID: "old"}},
 		"uncordoned after the reboot":  {at("Uncordoning", succeeded), well("new"), kind.Action{Verdict: "Done"}},
 	} {
@@ -359,7 +359,7 @@ func TestCaseC7NodeRenamed(t *testing.T) {
 // Case D9: a reboot that hangs says so, and says what helps; a retry does not ask for another one while it is under way.
 func TestCaseD9RebootHangs(t *testing.T) {
 	g := NewWithT(t)
-	hangs := wait(`still up in stage "rebooting" with the boot ID of before; if it hangs: talosctl -n 10.0.0.1 reboot --mode force, or cycle its power`)
+	hangs := wait(`still up in stage "rebooting", boot ID unchanged; if it hangs: talosctl -n 10.0.0.1 reboot --mode force, or cycle its power`)
 	for name, unit := range map[string]kind.Unit{
 		"asked":                      at("Rebooting", succeeded),
 		"timed out":                  at("Rebooting", failed("Timeout")),
@@ -380,7 +380,7 @@ func TestNextWithAnotherCall(t *testing.T) {
 	}
 	upgrading := func(o *kind.Observation) { o.Talos.Stage = "upgrading" }
 	up := func(stage string) kind.Action {
-		return wait(`still up in stage "` + stage + `" with the boot ID of before; why an installation failed is in: talosctl -n 10.0.0.1 dmesg`)
+		return wait(`still up in stage "` + stage + `", boot ID unchanged; why an installation failed is in: talosctl -n 10.0.0.1 dmesg`)
 	}
 	for name, row := range map[string]struct {
 		unit kind.Unit

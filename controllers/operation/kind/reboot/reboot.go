@@ -197,7 +197,7 @@ func stillUp(unit kind.Unit, stage string) string {
 	if unit.Status.Step == v1alpha1.UpgradingStep {
 		help = fmt.Sprintf("why an installation failed is in: talosctl -n %s dmesg", unit.Machine.Spec.Address)
 	}
-	return fmt.Sprintf("still up in stage %q with the boot ID of before; %s", stage, help)
+	return fmt.Sprintf("still up in stage %q, boot ID unchanged; %s", stage, help)
 }
 
 // retryOfReboot is where a retry begins after a reboot was refused: drained once more, where machines are drained.
