@@ -76,7 +76,7 @@ const (
 )
 
 // asLabelled heeds what Cluster API's label on a pod asks of whoever drains its Node. It is how storage keeps the pods that have to
-// serve others until the machine goes down.
+// serve others until the machine goes down. A pod that is to complete first holds up the whole drain, within the deadline of its step.
 func asLabelled(pod corev1.Pod) drain.PodDeleteStatus {
 	switch ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; {
 	case pod.Labels[clusterv1.PodDrainLabel] == skipPod:
