@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/providers/guard"
@@ -106,13 +107,19 @@ func (p *Pool) connect(ctx context.Context, t target.Target) (kubernetes.Interfa
 	return have.clients, nil
 }
 
-// newPooled makes a client whose requests find their way when they are made; the host is never dialed.
+// newPooled makes a client whose requests find their way when they are made.
 func newPooled(p *Pool) (*pooled, error) {
 	made := &pooled{pool: p}
-	config := &rest.Config{Host: "https://target.invalid", QPS: clientQPS, Burst: clientBurst, UserAgent: userAgent}
 	var err error
-	made.clients, err = kubernetes.NewForConfigAndClient(config, &http.Client{Transport: guarded{made}})
+	made.clients, err = newClients(made)
 	return made, err
+}
+
+// newClients makes clients whose requests are guarded and go by a way of their own; the host is never dialed. They say who asks: client-go
+// leaves that to whoever brings a client of HTTP.
+func newClients(way http.RoundTripper) (kubernetes.Interface, error) {
+	config := &rest.Config{Host: "https://target.invalid", QPS: clientQPS, Burst: clientBurst}
+	return kubernetes.NewForConfigAndClient(config, &http.Client{Transport: transport.NewUserAgentRoundTripper(userAgent, guarded{way})})
 }
 
 // RoundTrip implements http.RoundTripper.

@@ -22,7 +22,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"ichor.maesh.dev/hub/providers/credentials"
@@ -218,9 +217,22 @@ func through(t *testing.T, config *credentials.Kubeconfig, to target.Target) *co
 	way, err := newRoute(config, to)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(way.retire)
-	clients, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "https://target.invalid"}, &http.Client{Transport: guarded{way}})
+	clients, err := newClients(way)
 	g.Expect(err).NotTo(HaveOccurred())
 	return &connection{clients: clients}
+}
+
+// Audit logs of targets tell the hub from other clients by this name.
+func TestRequestsSayWhoAsks(t *testing.T) {
+	g := NewWithT(t)
+	var agents []string
+	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		agents = append(agents, r.UserAgent())
+		w.Write([]byte(`{"gitVersion":"v1.35.2"}`)) //nolint:errcheck // The client tells.
+	})
+	_, err := c.Version(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(agents).To(Equal([]string{"ichor-hub"}))
 }
 
 func TestVersion(t *testing.T) {

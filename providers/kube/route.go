@@ -14,7 +14,6 @@ import (
 	"sync"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"ichor.maesh.dev/hub/providers/credentials"
@@ -233,7 +232,7 @@ func Open(config *credentials.Kubeconfig) (Reader, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	clients, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "https://target.invalid", UserAgent: userAgent}, &http.Client{Transport: guarded{way}})
+	clients, err := newClients(way)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -142,7 +142,7 @@ func (w *world) expectDrainedByTheHub(node string) {
 	evicted := 0
 	for _, entry := range w.Journal().Entries(journal.Filter{Method: evictMethod, Done: true}) {
 		if entry.Arguments["node"] == node && entry.Code == "201" && entry.Sequence < told[0].Sequence {
-			w.Expect(entry.Arguments["agent"]).To(Equal(invariant.HubAgent))
+			w.Expect(entry.Arguments["agent"]).To(Equal(invariant.HubAgent), "%+v\n%+v", entry, told)
 			evicted++
 		}
 	}
