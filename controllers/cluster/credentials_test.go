@@ -172,7 +172,7 @@ func TestCaseA10A12Credentials(t *testing.T) {
 			g.Expect(seen.kubeconfig).To(Equal(row.kube))
 			g.Expect(seen.talosconfig).To(Equal(row.talos))
 			if row.refusal == nil {
-				told, asked := len(seen.kubernetesVersion) > 0, seen.machines != nil
+				told, asked := seen.kubernetesVersion != "", seen.machines != nil
 				g.Expect(told).To(Equal(!row.kube.unusable), "what is usable is used, whatever the other is")
 				g.Expect(asked).To(Equal(!row.talos.unusable))
 			}

@@ -3,8 +3,6 @@
 package e2e_test
 
 import (
-	"os"
-	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -59,17 +57,11 @@ var _ = Describe("The CLI", Ordered, func() {
 		Entry("an operation that is not there", 1, []string{`no operation "nothing"`}, "operation", "get", "nothing"),
 	)
 
-	It("refuses files that cannot work, and writes nothing", func(ctx SpecContext) {
-		dir := GinkgoT().TempDir()
-		talosconfig, kubeconfig := filepath.Join(dir, "talosconfig"), filepath.Join(dir, "kubeconfig")
-		Expect(os.WriteFile(talosconfig, w.Fleet.Cluster("one").Talosconfig(), 0o600)).To(Succeed())
-		Expect(os.WriteFile(kubeconfig, w.Fleet.Cluster("one").Kubeconfig(), 0o600)).To(Succeed())
-		result := w.ichor(ctx, 1, "cluster", "import", "other", "--from-kubeconfig", kubeconfig, "--from-talosconfig", talosconfig, "--from-context", "nine")
-		Expect(result.Err).To(And(ContainSubstring(`context "nine"`), ContainSubstring(`["one"]`)))
-		result = w.ichor(ctx, 1, "cluster", "import", "other", "--from-kubeconfig", talosconfig, "--from-talosconfig", talosconfig)
-		Expect(result.Err).To(ContainSubstring("kubeconfig is invalid"))
-		Expect(w.ichor(ctx, 0, "cluster", "list", "-o", "name").Out).NotTo(ContainSubstring("other"))
-	})
+	It("refuses files that cannot work, says which and why, and writes nothing (A6, A7, A10, A14)", func(ctx SpecContext) {
+		refuseWrongFiles(ctx, w)
+	}, SpecTimeout(time.Minute))
+
+	It("approves a machine that it found later", func(ctx SpecContext) { approveLateMachine(ctx, w) }, SpecTimeout(time.Minute))
 
 	It("reboots a machine by the name of its node, paused and resumed on the way", func(ctx SpecContext) {
 		before := w.Fleet.Cluster("one").Node("worker-2").State().BootID
