@@ -106,6 +106,12 @@ test-unit: build-ichor-hub ## Run unit tests and controller tests (these start t
 test-e2e: build build-kubectl build-talosctl build-capi-core ## Run the end-to-end tests on the binaries.
 	$(GO) test -p 1 -count=1 -timeout 30m $(E2E_PACKAGES)
 
+FUZZTIME ?= 20s
+
+.PHONY: fuzz
+fuzz: ## Fuzz what parses bytes from elsewhere, FUZZTIME per function.
+	GO=$(GO) JOBS=$(JOBS) FUZZTIME=$(FUZZTIME) ./hack/fuzz.sh
+
 .PHONY: bench
 bench: build ## Measure speed and size (docs/benchmarks.md holds the figures).
 	$(GO) test -p 1 -timeout 60m -run '^$$' -bench . -benchtime 1x $(BENCH_PACKAGES)

@@ -191,17 +191,63 @@ func TestCaseC15KubernetesOn(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"v1.14.1", "1.32", "", "v", "1.2.3-a+b"} {
+	for _, seed := range []string{"v1.14.1", "1.14", " v1.13.0-rc.1 ", "v1.36.3+k3s1", "1.3.1", "vv1.2.3", "v1.2.3-", "18446744073709551616.0.0", ""} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		normal, err := Normalize(text)
+		version, err := Parse(text)
 		if err != nil {
 			return
 		}
-		again, err := Normalize(normal)
-		if err != nil || again != normal {
-			t.Fatalf("%q becomes %q, and that %q: %v", text, normal, again, err)
+		normal, err := Normalize(text)
+		if err != nil {
+			t.Fatalf("%q is a version, and cannot be written: %v", text, err)
+		}
+		if again, err := Parse(normal); err != nil || !again.EQ(version) {
+			t.Fatalf("%q became %q, which is another version: %v", text, normal, err)
+		}
+		if twice, err := Normalize(normal); err != nil || twice != normal {
+			t.Fatalf("%q became %q, and that %q: %v", text, normal, twice, err)
+		}
+	})
+}
+
+// Whatever a machine says that it runs, an upgrade is judged and not crashed.
+func FuzzTalosUpgrade(f *testing.F) {
+	f.Add("v1.13.6", "v1.14.1")
+	f.Add("v1.12.0", "v1.14.1")
+	f.Add("v1.14.1", "v1.13.6")
+	f.Add("v1.13.0-beta.1", "v1.14.0-alpha.0")
+	f.Add("", "v99.0.0")
+	f.Fuzz(func(t *testing.T, from, to string) {
+		objection, err := TalosUpgrade(from, to)
+		if err != nil || objection != nil {
+			return
+		}
+		before, after := mustParse(t, from), mustParse(t, to)
+		if after.LT(before) || len(after.Pre) > 0 || after.GT(newestKnown()) && after.Minor > newestKnown().Minor {
+			t.Fatalf("%q may follow %q", to, from)
+		}
+	})
+}
+
+func mustParse(t *testing.T, text string) semver.Version {
+	t.Helper()
+	version, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
+}
+
+func FuzzKubernetesOn(f *testing.F) {
+	f.Add("v1.14.1", "v1.36.3")
+	f.Add("v1.13.6", "v1.20.0")
+	f.Add("1.14", "v1.36")
+	f.Fuzz(func(t *testing.T, talos, kubernetes string) {
+		objection, err := KubernetesOn(talos, kubernetes)
+		if _, bad := Parse(kubernetes); err == nil && bad != nil {
+			t.Fatalf("%q on %q: %v", kubernetes, talos, objection)
 		}
 	})
 }

@@ -5,6 +5,7 @@ package credentials
 import (
 	"encoding/base64"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,9 +28,9 @@ var (
 )
 
 // user replaces how the user of the kubeconfig proves who it is.
-func user(t *testing.T, fields string) []byte {
-	t.Helper()
-	return []byte(anyKey.ReplaceAllString(certificate.ReplaceAllString(string(kubeconfig(t)), fields), "#"))
+func user(tb testing.TB, fields string) []byte {
+	tb.Helper()
+	return []byte(anyKey.ReplaceAllString(certificate.ReplaceAllString(string(kubeconfig(tb)), fields), "#"))
 }
 
 // Cases A6 and A14: what cannot work from a hub, or must not, is refused with the reason.
@@ -202,24 +203,55 @@ func TestTalosconfigRefused(t *testing.T) {
 	}
 }
 
+// What is let through has none of what is refused, and stays usable when it is cut down to its context.
 func FuzzParseKubeconfig(f *testing.F) {
-	f.Add(kubeconfig(f))
-	f.Add([]byte("contexts: [{name: a, context: null}]\nclusters: [{name: b, cluster: null}]\nusers: [null]\ncurrent-context: a\n"))
-	f.Add([]byte("{}"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if parsed, err := ParseKubeconfig(data, KubeconfigOptions{}); err == nil && (parsed.Config.Insecure || parsed.Config.ExecProvider != nil || parsed.Config.CAFile != "") {
-			t.Fatalf("let through: %+v", parsed.Config)
+	f.Add(kubeconfig(f), "", false)
+	f.Add(user(f, "token: secret"), "admin@prod", false)
+	f.Add([]byte("contexts: [{name: a, context: null}]\nclusters: [{name: b, cluster: null}]\nusers: [null]\ncurrent-context: a\n"), "", true)
+	f.Add([]byte("kind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}, {name: b, context: {}}]\n"+
+		"clusters: [{name: a, cluster: {server: \"https://[fd00::1]:6443\", insecure-skip-tls-verify: true}}]\nusers: [{name: a, user: {token: t}}]\n"), "b", true)
+	f.Add([]byte("{}"), "", false)
+	f.Fuzz(func(t *testing.T, data []byte, context string, allow bool) {
+		parsed, err := ParseKubeconfig(data, KubeconfigOptions{Context: context, AllowInsecure: allow})
+		if err != nil {
+			return
+		}
+		c := parsed.Config
+		if c.Insecure && !allow || c.ExecProvider != nil || c.AuthProvider != nil || c.CAFile+c.CertFile+c.KeyFile+c.BearerTokenFile != "" || !strings.HasPrefix(c.Host, "https://") {
+			t.Fatalf("let through: %+v", c)
+		}
+		parsed.Check(begins)
+		small, err := parsed.Minify()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseKubeconfig(small, KubeconfigOptions{AllowInsecure: allow})
+		if err != nil || again.Config.Host != c.Host || again.Several() {
+			t.Fatalf("cut down to %s: %v", small, err)
 		}
 	})
 }
 
 func FuzzParseTalosconfig(f *testing.F) {
 	f.Add(talosconfig(f, "c1"), "", "c1")
+	f.Add(talosconfig(f, "foo", "c1"), "foo", "c1")
 	f.Add([]byte("contexts: {c1: null}"), "c1", "")
 	f.Add([]byte("contexts: [a]"), "", "")
 	f.Fuzz(func(t *testing.T, data []byte, wanted, cluster string) {
-		if parsed, err := ParseTalosconfig(data, wanted, cluster); err == nil && (parsed.Context == nil || len(parsed.Context.Endpoints) == 0 || parsed.Certificate == nil) {
+		parsed, err := ParseTalosconfig(data, wanted, cluster)
+		if err != nil {
+			return
+		}
+		if parsed.Context == nil || len(parsed.Context.Endpoints) == 0 || parsed.Certificate == nil {
 			t.Fatalf("let through: %+v", parsed)
+		}
+		parsed.Check(begins)
+		small, err := parsed.Minify()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := ParseTalosconfig(small, parsed.Name, ""); err != nil || again.Several() {
+			t.Fatalf("cut down to %s: %v", small, err)
 		}
 	})
 }

@@ -229,3 +229,32 @@ func TestTLSTrouble(t *testing.T) {
 		})
 	}
 }
+
+// said is a connection to a proxy that says one thing.
+type said struct {
+	net.Conn
+
+	answer io.Reader
+}
+
+func (s said) Read(p []byte) (int, error)  { return s.answer.Read(p) }
+func (s said) Write(p []byte) (int, error) { return len(p), nil }
+
+// Whatever a proxy answers, it connects with 200 alone.
+func FuzzHandshake(f *testing.F) {
+	for _, seed := range []string{
+		"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.0 200 Connection established\r\nVia: x\r\n\r\n", "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "SSH-2.0-x\r\n", "HTTP/1.1 200", "",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, answer string) {
+		conn, err := handshake(said{answer: strings.NewReader(answer)}, &url.URL{Scheme: "http", Host: "p"}, "10.0.0.1:6443")
+		if (err == nil) != (conn != nil) {
+			t.Fatalf("%q: %v and %v", answer, conn, err)
+		}
+		if fields := strings.Fields(answer); err == nil && (len(fields) < 2 || fields[1] != "200") {
+			t.Fatalf("%q connects", answer)
+		}
+	})
+}

@@ -58,3 +58,26 @@ func TestWrongWindowsAreNamed(t *testing.T) {
 	_, err = window.At([]v1alpha1.MaintenanceWindow{{Schedule: "0 2 * * *", DurationSeconds: 60, TimeZone: "Mars"}}, time.Now())
 	g.Expect(err).To(MatchError(ContainSubstring(`timeZone "Mars"`)))
 }
+
+// Whatever a schedule says, a window that is judged has a beginning and an end, in that order, and soon.
+func FuzzAt(f *testing.F) {
+	f.Add("0 22 * * 6", "Europe/Berlin", int32(4*3600), int64(1767323045))
+	f.Add("*/5 * * * *", "", int32(60), int64(0))
+	f.Add("0 0 30 2 *", "UTC", int32(60), int64(1767323045))
+	f.Add("30 2 * * *", "America/New_York", int32(3600), int64(1773000000)) // The night in which this hour is left out.
+	f.Add("@every 1h", "Local", int32(604800), int64(-1))
+	f.Fuzz(func(t *testing.T, schedule, zone string, seconds int32, unix int64) {
+		now := time.Unix(unix%(1<<33), 0)
+		seconds = 60 + (seconds&0x7fffffff)%604741 // What the API lets through.
+		state, err := window.At([]v1alpha1.MaintenanceWindow{{Schedule: schedule, TimeZone: zone, DurationSeconds: seconds}}, now)
+		if err != nil {
+			return
+		}
+		if !state.Changes.After(now) {
+			t.Fatalf("%q in %q changes at %s, and it is %s", schedule, zone, state.Changes, now)
+		}
+		if state.Open && state.Changes.Sub(now) > time.Duration(seconds)*time.Second {
+			t.Fatalf("%q in %q is open for longer than %d seconds", schedule, zone, seconds)
+		}
+	})
+}

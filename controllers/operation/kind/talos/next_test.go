@@ -260,15 +260,3 @@ func TestSteps(t *testing.T) {
 		{Name: "Uncordoning", Repeat: "Safe", Blind: true, Timeout: 2 * time.Minute},
 	}))
 }
-
-func TestSchematicOf(t *testing.T) {
-	for image, want := range map[string]string{
-		"factory.talos.dev/metal-installer/" + schematicA + ":v1.14.1":              schematicA,
-		"factory.talos.dev/metal-installer/" + schematicA + "@sha256:" + schematicB: schematicA,
-		"ghcr.io/siderolabs/installer:v1.13.9":                                      "",
-		"ghcr.io/siderolabs/installer@sha256:" + schematicB:                         "",
-		"": "",
-	} {
-		NewWithT(t).Expect(schematicOf(image)).To(Equal(want), image)
-	}
-}

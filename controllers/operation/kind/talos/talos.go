@@ -12,13 +12,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/reboot"
+	"ichor.maesh.dev/hub/controllers/operation/kind/talos/installer"
 	talosplan "ichor.maesh.dev/hub/controllers/operation/kind/talos/plan"
 	"ichor.maesh.dev/hub/controllers/versions"
 	"ichor.maesh.dev/hub/providers/kube"
@@ -163,7 +163,7 @@ func proof(scope kind.Scope) reboot.Proof {
 	return func(unit kind.Unit, seen kind.Observation) *kind.Action {
 		running, wanted := seen.Talos, scope.Target
 		if wanted.SchematicID == "" {
-			wanted.SchematicID = schematicOf(unit.Status.ResolvedImage)
+			wanted.SchematicID = installer.Schematic(unit.Status.ResolvedImage)
 		}
 		switch {
 		case running.Version != wanted.TalosVersion:
@@ -177,16 +177,6 @@ func proof(scope kind.Scope) reboot.Proof {
 		}
 		return nil
 	}
-}
-
-var schematicInImage = regexp.MustCompile(`/([0-9a-f]{64})[:@]`)
-
-// schematicOf is the schematic in the name of an installer image, if it has one.
-func schematicOf(image string) string {
-	if match := schematicInImage.FindStringSubmatch(image); match != nil {
-		return match[1]
-	}
-	return ""
 }
 
 // Settle implements kind.Executor: an installed system is on the way to the next boot, so only completion is safe. A machine that is upgraded
