@@ -28,6 +28,14 @@ const cordonedByTalos = "talos.dev/cordoned"
 // old is a cluster whose Talos has only the older upgrade API.
 var old = sim.ClusterSpec{Name: "old", ControlPlanes: 1, Workers: 2, TalosVersion: "v1.12.4"}
 
+// startOld starts one whose machines take their time to go down, so that answers and events get out even of a busy machine.
+func startOld(t *testing.T) *sim.Simulator {
+	t.Helper()
+	timings := sim.DefaultTimings().Scaled(fast)
+	timings.Stop = 300 * time.Millisecond
+	return startWith(t, sim.Options{Dir: t.TempDir(), Timings: &timings, Clusters: []sim.ClusterSpec{old}})
+}
+
 // legacyUpgrade calls the older upgrade API and returns the actor ID.
 func legacyUpgrade(ctx context.Context, c *client.Client, options ...client.UpgradeOption) (string, error) {
 	options = append([]client.UpgradeOption{client.WithUpgradeImage(factoryImage + ":v1.13.9")}, options...)
@@ -220,7 +228,7 @@ func expectUncordoned(t *testing.T, s *sim.Simulator, n *sim.Node) {
 // TestLegacyUpgradeEvents is what Talos's own client looks at: the events of the actor, up to an error.
 func TestLegacyUpgradeEvents(t *testing.T) {
 	g := NewWithT(t)
-	s := start(t, old)
+	s := startOld(t)
 	worker := s.Cluster("old").Node("worker-1")
 	c := talosClient(t, s.Cluster("old").Talosconfig())
 	ctx := client.WithNode(within(t), worker.Address())
@@ -311,7 +319,7 @@ func TestCaseD1LegacyDrainGivesUp(t *testing.T) {
 
 func TestStagedUpgrade(t *testing.T) {
 	g := NewWithT(t)
-	s := start(t, old)
+	s := startOld(t)
 	worker := s.Cluster("old").Node("worker-1")
 	c := talosClient(t, s.Cluster("old").Talosconfig())
 	_, err := legacyUpgrade(client.WithNode(within(t), worker.Address()), c, client.WithUpgradeStage(true))
@@ -327,7 +335,7 @@ func TestStagedUpgrade(t *testing.T) {
 // TestStagedUpgradeThatFails tries once.
 func TestStagedUpgradeThatFails(t *testing.T) {
 	g := NewWithT(t)
-	s := start(t, old)
+	s := startOld(t)
 	worker := s.Cluster("old").Node("worker-1")
 	c := talosClient(t, s.Cluster("old").Talosconfig())
 	_, err := s.Inject(fault.Fault{Name: fault.InstallerExit, Node: worker.Name(), Times: 1})
