@@ -202,6 +202,9 @@ func (m *Machine) Stop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.endLife()
+	if m.config.trial != nil {
+		m.config.trial.Stop() // Save still sees that there was one.
+	}
 	if m.sequence != nil {
 		m.sequence.cancel()
 		m.sequence = nil
