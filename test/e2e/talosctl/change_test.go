@@ -81,7 +81,7 @@ func TestLegacyUpgrade(t *testing.T) {
 	g.Expect(out).To(ContainSubstring("sequence error: sequence failed: error running phase 9 in upgrade sequence"))
 }
 
-func TestLegacyUpgradeOfOneOfTwoMembersIsRefused(t *testing.T) {
+func TestLegacyUpgradeIsRefusedWhileAMemberIsDown(t *testing.T) {
 	g := NewWithT(t)
 	f := start(t, "v1.12.4")
 	f.Node("cp-3").PowerOff()
