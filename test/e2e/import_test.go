@@ -49,7 +49,8 @@ func refuseWrongFiles(ctx context.Context, w *world) {
 		},
 		"several contexts (A7)": {
 			talosconfig: func(data string) string {
-				body := data[strings.Index(data, "    one:\n")+len("    one:\n"):]
+				_, body, found := strings.Cut(data, "    one:\n")
+				Expect(found).To(BeTrue())
 				return "contexts:\n    foo:\n" + body + "    bar:\n" + body
 			},
 			says: `talosconfig is invalid: no context is named "other" and there is not exactly one: choose one of ["bar" "foo"]`,
