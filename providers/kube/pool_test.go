@@ -91,6 +91,15 @@ func TestCaseA1DialsAnotherControlPlane(t *testing.T) {
 	g.Expect(s.names).To(Equal([]string{"example.com"}), "the name that the kubeconfig sets is kept")
 }
 
+// Case A14: where the user consents, nobody asks the server who it is, at whichever control plane.
+func TestCaseA14Insecure(t *testing.T) {
+	g := NewWithT(t)
+	s := newAPIServer(t)
+	config := s.config("elsewhere.invalid")
+	config.Config.TLSClientConfig = rest.TLSClientConfig{Insecure: true}
+	g.Expect(through(t, config, target.Target{ControlPlanes: []string{"127.0.0.1"}}).Version(t.Context())).To(Equal("v1.35.2"))
+}
+
 func TestDialer(t *testing.T) {
 	g := NewWithT(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
