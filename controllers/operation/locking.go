@@ -28,8 +28,9 @@ func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err erro
 		return true, err
 	}
 	if first != nil {
-		s.why, err = r.queued(ctx, s, first)
-		return true, err
+		if s.why, err = r.queued(ctx, s, first); s.why != nil || err != nil {
+			return true, err
+		}
 	}
 	if unsafe := s.Cluster.Annotations[v1alpha1.UnsafeAnnotation]; unsafe != "" && unsafe != s.op.Name {
 		s.why = unsafeWindow(s.Cluster, unsafe)
@@ -66,11 +67,15 @@ func (r *Reconciler) begin(ctx context.Context, s *scope) (stop bool, err error)
 	return false, nil
 }
 
-// queued says what an operation waits for that is not the first in the queue: for whoever has the lock, or else for the first.
+// queued says what an operation waits for that is not the first in the queue: for whoever has the lock, or else for the first. A lock that
+// a process took for this very operation, and died over before it could say so, is not waited for: nobody else would ever get it.
 func (r *Reconciler) queued(ctx context.Context, s *scope, first *v1alpha1.TalosOperation) (*pause, error) {
 	holder, err := r.Locks.Holder(ctx, s.clusterKey())
-	if err != nil || holder.Identity == "" {
-		return comesFirst(first), err
+	switch {
+	case err != nil || holder == lock.Operation(s.op):
+		return nil, err
+	case holder.Identity == "":
+		return comesFirst(first), nil
 	}
 	return r.lockHeld(ctx, holder), nil
 }

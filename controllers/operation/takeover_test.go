@@ -120,6 +120,23 @@ var _ = Describe("The lock of an operation that failed", func() {
 		third := f.create(ctx, "re3", reboot("c-w1"))
 		Eventually(now(ctx, third)).Should(bePaused("ClusterLockHeld", ContainSubstring(fmt.Sprintf("TalosMachine %q", f.namespace+"/c-cp1"))))
 	})
+
+	It("is not waited for by the operation that a dead process took it for, whoever has come before that since", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		first, second := f.create(ctx, "a", reboot("c-w1")), f.create(ctx, "b", reboot("c-w2"))
+		change(ctx, second, func(o *v1alpha1.TalosOperation) {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, "ichor.maesh.dev/operation-id", "id-of-b")
+		})
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.namespace, Name: "c-ichor-lock", Annotations: map[string]string{"ichor.maesh.dev/operation-id": "id-of-b"},
+		}}
+		lease.Spec.HolderIdentity = ptr.To("ichor-controller/op/" + f.namespace + "/b")
+		Expect(admin.Create(ctx, lease)).To(Succeed())
+		f.startHub()
+		Eventually(now(ctx, second)).Should(beCompleted())
+		Eventually(now(ctx, first)).Should(beCompleted())
+		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot w2", "Reboot w1"}))
+	})
 })
 
 var _ = Describe("Deleting an operation", func() {
