@@ -154,6 +154,15 @@ func (r *Reconciler) takeOver(s *scope) lock.TakeOver {
 	}
 }
 
+// releaseUnknown gives back a lock that a process took for the operation, and died over before status could say so.
+func (r *Reconciler) releaseUnknown(ctx context.Context, s *scope) error {
+	held, _, err := r.lockSeen(ctx, s, r.Client)
+	if err != nil || !held {
+		return err
+	}
+	return r.release(ctx, s)
+}
+
 // mayTakeOver frees the lock of an operation that is gone, over, or paused by a failed step from which others are safe. It asks the
 // holder alone: how long ago that gave a sign of life says nothing about its machines.
 func (r *Reconciler) mayTakeOver(ctx context.Context, holder lock.Holder) (bool, error) {

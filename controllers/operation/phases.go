@@ -293,8 +293,10 @@ func (r *Reconciler) stand(ctx context.Context, s *scope) error {
 	case why.reason == v1alpha1.StatusLostReason && s.op.Status.FailureReason == "":
 		s.op.Status.FailureReason = lostReason
 		return r.release(ctx, s) // Whether it holds the lock was lost as well.
-	case s.Cluster == nil || !holdsLock(s.op):
+	case s.Cluster == nil:
 		return nil
+	case !holdsLock(s.op):
+		return r.releaseUnknown(ctx, s)
 	case why.leaves:
 		return r.release(ctx, s)
 	case s.executor == nil && s.unfinished():

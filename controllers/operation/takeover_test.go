@@ -139,6 +139,27 @@ var _ = Describe("The lock of an operation that failed", func() {
 	})
 })
 
+var _ = Describe("A lock that a dead process took", func() {
+	It("is given back by an operation that is paused before it knows", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		spec := reboot("c-w1")
+		spec.Paused = ptr.To(true)
+		paused := f.create(ctx, "a", spec)
+		change(ctx, paused, func(o *v1alpha1.TalosOperation) {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, "ichor.maesh.dev/operation-id", "id-of-a")
+		})
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.namespace, Name: "c-ichor-lock", Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "c"},
+			Annotations: map[string]string{"ichor.maesh.dev/operation-id": "id-of-a"},
+		}}
+		lease.Spec.HolderIdentity = ptr.To("ichor-controller/op/" + f.namespace + "/a")
+		Expect(admin.Create(ctx, lease)).To(Succeed())
+		f.startHub()
+		Eventually(now(ctx, f.create(ctx, "b", reboot("c-w2")))).Should(beCompleted())
+		Expect(now(ctx, paused)()).To(bePaused("OperatorPaused", Not(BeEmpty())))
+	})
+})
+
 var _ = Describe("Deleting an operation", func() {
 	It("waits where it failed inside an unsafe step, says so, and ends with the retry", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 1)
