@@ -10,11 +10,13 @@ import (
 	. "github.com/onsi/gomega"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/role"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/test/harness"
 	"ichor.maesh.dev/hub/test/invariant"
 	"ichor.maesh.dev/hub/test/sim"
@@ -66,7 +68,7 @@ func TestCaseA11CertificateExchanged(t *testing.T) {
 	w.event(invariant.DownEvent, "worker-1")
 	refused := w.order(fault.ClientCertificate, "", fault.ParamProblem, "expired")
 	hub.Clear(stuck)
-	w.clusterIs(harness.ClusterCondition(v1alpha1.TalosReachableCondition, metav1.ConditionFalse, "", "certificate"))
+	w.clusterIs(harness.ClusterCondition(v1alpha1.CredentialsValidCondition, metav1.ConditionFalse, "", "client certificate: it has expired"))
 	w.onlyTouched("cp-1", "worker-1")
 	fresh, err := w.cluster.TalosconfigWith(admin, w.endpoints(), time.Hour)
 	w.Expect(err).NotTo(HaveOccurred())
@@ -193,19 +195,39 @@ func TestOptionalReadsRefused(t *testing.T) {
 	}
 }
 
-// A role that may not do what is asked is a failure at once, named as such, before anything is touched.
+// A role that may not do what the hub does is refused at import. One that gets into the Secret by another way is said to be too low, and
+// nothing is touched with it.
 func TestRoleTooLow(t *testing.T) {
-	t.Parallel()
-	w := begin(t, "operator", 1, 1)
-	low, err := w.cluster.TalosconfigFor(string(role.Reader))
+	for name, low := range map[string]role.Role{"role-reader": role.Reader, "role-operator": role.Operator} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := begin(t, name, 1, 1)
+			talosconfig, err := w.cluster.TalosconfigFor(string(low))
+			w.Expect(err).NotTo(HaveOccurred())
+			says := And(ContainSubstring(string(low)), ContainSubstring("os:admin"))
+			w.Expect(hub.ImportAs(w.ctx, w.name, w.cluster.Kubeconfig(), talosconfig)).To(MatchError(says))
+
+			w.setTalosconfig(talosconfig)
+			w.clusterIs(harness.ClusterCondition(v1alpha1.CredentialsValidCondition, metav1.ConditionFalse, "", string(low)))
+			op := w.createReboot(name, "worker-1")
+			w.until(op, harness.Stopped(string(low)))
+			w.onlyTouched()
+			w.importWith(w.cluster.Talosconfig())
+			w.completes(op)
+		})
+	}
+}
+
+// setTalosconfig writes the Secret as whatever keeps Secrets in step would.
+func (w *world) setTalosconfig(talosconfig []byte) {
+	w.t.Helper()
+	cluster, err := hub.Cluster(w.ctx, w.name)
 	w.Expect(err).NotTo(HaveOccurred())
-	w.importWith(low)
-	w.clusterIs(harness.ClusterCondition(v1alpha1.TalosReachableCondition, metav1.ConditionFalse, "", "not authorized"))
-	op := w.createReboot("operator-reboot", "worker-1")
-	w.until(op, harness.Stopped("not authorized"))
-	w.onlyTouched()
-	w.importWith(w.cluster.Talosconfig())
-	w.completes(op)
+	secret := &corev1.Secret{}
+	w.Expect(hub.Client.Get(w.ctx, client.ObjectKey{Namespace: harness.Namespace, Name: cluster.TalosconfigSecretName()}, secret)).To(Succeed())
+	patched := secret.DeepCopy()
+	patched.Data[credentials.TalosconfigKey] = talosconfig
+	w.Expect(hub.Client.Patch(w.ctx, patched, client.MergeFrom(secret))).To(Succeed())
 }
 
 // A Node that is no Talos machine is there from the beginning.

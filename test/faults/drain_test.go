@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/test/harness"
@@ -43,7 +44,7 @@ func TestCaseC1D1D2BudgetThatAllowsNothing(t *testing.T) {
 	w := begin(t, "c1", 1, 2)
 	remove := w.budget()
 	op := w.upgrade()
-	w.fails(op, "machine c1-worker-1", "web-")
+	w.fails(op, "machine c1-worker-1", "web-", "disruption budget web")
 	w.onlyTouched("cp-1", "worker-1")
 	w.Eventually(w.cordoned).WithContext(w.ctx).Should(BeEmpty())
 	w.Expect(w.nodes()["worker-1"].unschedulable).To(BeFalse())
@@ -131,8 +132,20 @@ func TestCaseD7SingleNode(t *testing.T) {
 	w.Expect(w.count("kube PATCH nodes/cp-1", "")).To(BeZero(), "cordons")
 }
 
+// Pods that have to serve until the machine goes down are left where they are.
 func TestCaseD8PodsThatStay(t *testing.T) {
-	t.Skip("the hub has no selector for pods that stay on a node while it is drained")
+	t.Parallel()
+	w := begin(t, "d8", 1, 1)
+	pods := w.kube().CoreV1().Pods("default")
+	list, err := pods.List(w.ctx, metav1.ListOptions{LabelSelector: "app=web"})
+	w.Expect(err).NotTo(HaveOccurred())
+	stays := &list.Items[0]
+	stays.Labels[clusterv1.PodDrainLabel] = "skip"
+	_, err = pods.Update(w.ctx, stays, metav1.UpdateOptions{})
+	w.Expect(err).NotTo(HaveOccurred())
+	w.completes(w.reboot("worker-1"))
+	w.Expect(pods.Get(w.ctx, stays.Name, metav1.GetOptions{})).To(HaveField("UID", stays.UID))
+	w.Expect(w.count("kube POST pods/*", "")).To(BeNumerically(">", 0), "the others were evicted")
 }
 
 // Whatever reboots a machine drains it first.
@@ -153,7 +166,8 @@ func TestCaseD12EvictionForbidden(t *testing.T) {
 	id := w.order(fault.KubernetesRefused, "")
 	begun := time.Now()
 	op := w.reboot("worker-1")
-	w.fails(op, "machine d12-worker-1", "forbidden")
+	failed := w.fails(op, "machine d12-worker-1", "evicting pod")
+	w.Expect(failed.Status.FailureReason).To(ContainSubstring("forbidden"))
 	w.Expect(time.Since(begun)).To(BeNumerically("<", deadline))
 	w.onlyTouched("worker-1")
 	w.Expect(w.nodes()["worker-1"].unschedulable).To(BeFalse())

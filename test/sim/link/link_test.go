@@ -105,3 +105,37 @@ func TestBalancerCutsOneBackend(t *testing.T) {
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(say(conns[1], "still here")).To(Equal("still here"))
 }
+
+func TestResetAndSlow(t *testing.T) {
+	g := NewWithT(t)
+	address := freeAddress(t)
+	p := link.NewPort(address)
+	echo(t, p)
+	g.Expect(p.Set(link.Open)).To(Succeed())
+	c, err := net.Dial("tcp", address)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(say(c, "hello")).To(Equal("hello"))
+
+	const delay = 30 * time.Millisecond
+	p.SetDelay(delay)
+	g.Expect(p.Set(link.Slow)).To(Succeed())
+	begun := time.Now()
+	g.Expect(say(c, "slowly")).To(Equal("slowly"))
+	g.Expect(time.Since(begun)).To(BeNumerically(">=", delay))
+
+	g.Expect(p.Set(link.Reset)).To(Succeed())
+	_, err = say(c, "hello")
+	g.Expect(err).To(HaveOccurred(), "cut")
+	again, err := net.Dial("tcp", address)
+	if err == nil { // The connection may be reset before or after Dial returns.
+		_, err = say(again, "hello")
+	}
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(p.Set(link.Open)).To(Succeed())
+	again, err = net.Dial("tcp", address)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(say(again, "hello")).To(Equal("hello"))
+	p.Cut()
+	_, err = io.ReadAll(again)
+	g.Expect(err).To(HaveOccurred())
+}
