@@ -134,18 +134,22 @@ func (c *Core) writeCertificate() error {
 	)
 }
 
+// freePorts finds ports that differ, since all are held until the last is found.
 func freePorts(n int) ([]string, error) {
-	var ports []string
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
-		if err != nil {
-			return nil, fmt.Errorf("finding a free port: %w", err)
-		}
-		defer func() { _ = listener.Close() }() // All at the end, so that they differ.
-		_, port, _ := net.SplitHostPort(listener.Addr().String())
-		ports = append(ports, port)
+	if n == 0 {
+		return nil, nil
 	}
-	return ports, nil
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is closed at once.
+	if err != nil {
+		return nil, fmt.Errorf("finding a free port: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return nil, fmt.Errorf("reading a free port: %w", err)
+	}
+	others, err := freePorts(n - 1)
+	return append(others, port), err
 }
 
 func (c *Core) ready(ctx context.Context) error {
