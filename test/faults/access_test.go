@@ -233,7 +233,6 @@ func (w *world) setTalosconfig(talosconfig []byte) {
 // A Node that is no Talos machine is there from the beginning.
 func TestForeignNodeFromTheBeginning(t *testing.T) {
 	t.Parallel()
-	pending(t, "initial discovery waits for a machine of every Node, and a Node that is no Talos machine never has one")
 	w := prepare(t, sim.ClusterSpec{Name: "foreign-first", ControlPlanes: 1, Workers: 1})
 	w.order(fault.ForeignNode, "")
 	w.importWith(w.cluster.Talosconfig())
