@@ -192,7 +192,7 @@ func TestConditions(t *testing.T) {
 				"Available":          notAvailable("TalosReachable: no answer"),
 				"TalosReachable":     {"False", "NotReachable", "no answer"},
 				"MachinesDiscovered": {"Unknown", "NotYetObserved", "the target does not answer"},
-				"EtcdHealthy":        {"False", "NotHealthy", "the etcd member of c1-cp-1 does not answer: no answer"},
+				"EtcdHealthy":        {"False", "NotHealthy", "the etcd member of c1-cp-1 cannot be asked: no answer"},
 			},
 		},
 		"every machine is silent": {
@@ -200,7 +200,7 @@ func TestConditions(t *testing.T) {
 			map[string]state{
 				"Available":      notAvailable("TalosReachable: no machine answers"),
 				"TalosReachable": {"False", "NotReachable", "no machine answers"},
-				"EtcdHealthy":    {"False", "NotHealthy", "the etcd member of c1-cp-1 does not answer: no answer"},
+				"EtcdHealthy":    {"False", "NotHealthy", "the etcd member of c1-cp-1 cannot be asked: no answer"},
 			},
 		},
 		"every machine refuses": {
@@ -212,7 +212,7 @@ func TestConditions(t *testing.T) {
 			map[string]state{
 				"Available":      notAvailable("TalosReachable: no machine answers: 10.0.0.1: PermissionDenied: not authorized"),
 				"TalosReachable": {"False", "NotReachable", "no machine answers: 10.0.0.1: PermissionDenied: not authorized"},
-				"EtcdHealthy":    {"False", "NotHealthy", "the etcd member of c1-cp-1 does not answer: PermissionDenied: not authorized"},
+				"EtcdHealthy":    {"False", "NotHealthy", "the etcd member of c1-cp-1 cannot be asked: PermissionDenied: not authorized"},
 			},
 		},
 		"no machine was found": {
@@ -255,7 +255,7 @@ func TestConditions(t *testing.T) {
 				f.etcd, f.etcdTrouble = nil, "no answer"
 				p.machines["10.0.0.1"] = f
 			},
-			map[string]state{"EtcdHealthy": {"False", "NotHealthy", "the etcd member of c1-cp-1 does not answer: no answer"}},
+			map[string]state{"EtcdHealthy": {"False", "NotHealthy", "the etcd member of c1-cp-1 cannot be asked: no answer"}},
 		},
 		"a control plane that nobody approved does not count": {
 			func(f *targets.Facts, _ *probe) { f.Machines[0].Spec.Approval = "Pending" },

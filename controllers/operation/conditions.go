@@ -20,16 +20,20 @@ const messageLimit = 256
 // shorten cuts a message to what status holds.
 func shorten(message string) string { return cut(message, messageLimit) }
 
-// cut ends a message after so many bytes, at the end of a character.
+// cut takes out of the middle of a message what is beyond so many bytes, between characters. What an error is about stands at its
+// beginning and what caused it at its end; between them are names that may be long.
 func cut(message string, limit int) string {
 	if len(message) <= limit {
 		return message
 	}
-	end := limit - len("…")
-	for !utf8.RuneStart(message[end]) {
-		end--
+	head, tail := limit/3, len(message)-(limit-limit/3-len("…"))
+	for !utf8.RuneStart(message[head]) {
+		head--
 	}
-	return message[:end] + "…"
+	for tail < len(message) && !utf8.RuneStart(message[tail]) {
+		tail++
+	}
+	return message[:head] + "…" + message[tail:]
 }
 
 // explain says why, and what helps. Where status has no room for both, it is the first that is cut: a command must be whole.

@@ -73,6 +73,9 @@ func Rejected(err error) bool {
 	return rejected
 }
 
+// etcdWords begin what an etcd member itself says of its trouble.
+const etcdWords = "etcdserver: "
+
 func explain(err error) (words string, rejected bool) {
 	s, ok := status.FromError(err)
 	if !ok {
@@ -80,6 +83,9 @@ func explain(err error) (words string, rejected bool) {
 	}
 	if words, rejected := dial.TLSTrouble(s.Message()); words != "" {
 		return words, rejected
+	}
+	if i := strings.Index(s.Message(), etcdWords); i >= 0 {
+		return s.Message()[i:], false // The machine answers, and its etcd member says what is wrong.
 	}
 	switch s.Code() { //nolint:exhaustive // The rest is told as it is.
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:

@@ -170,7 +170,7 @@ func EtcdTrouble(machines []*v1alpha1.TalosMachine, etcd map[string]EtcdView) st
 		case !seen:
 			return fmt.Sprintf("the etcd member of %s has not been asked", machine.Name)
 		case member.Trouble != "":
-			return fmt.Sprintf("the etcd member of %s does not answer: %s", machine.Name, member.Trouble)
+			return fmt.Sprintf("the etcd member of %s cannot be asked: %s", machine.Name, member.Trouble)
 		}
 		if reference == nil {
 			reference = &member

@@ -161,7 +161,7 @@ func TestCaseB1B22Quorum(t *testing.T) {
 			in := cluster(members, 1)
 			last := fmt.Sprintf("c1-cp-%d", members)
 			in.etcd(last, func(e *EtcdView) { *e = EtcdView{Trouble: "no answer"} })
-			NewWithT(t).Expect(Check(*in)).To(Equal(Wait{"EtcdHealthy", "the etcd member of " + last + " does not answer: no answer"}))
+			NewWithT(t).Expect(Check(*in)).To(Equal(Wait{"EtcdHealthy", "the etcd member of " + last + " cannot be asked: no answer"}))
 		})
 	}
 }
@@ -173,7 +173,7 @@ func TestCaseB3B14B17EtcdHealthy(t *testing.T) {
 		"not asked": {want: sick("the etcd member of c1-cp-2 has not been asked"), change: func(in *Input) {
 			delete(in.View.Etcd, "c1-cp-2")
 		}},
-		"chosen member is sick": {want: sick("the etcd member of c1-cp-1 does not answer: no answer"), change: func(in *Input) {
+		"chosen member is sick": {want: sick("the etcd member of c1-cp-1 cannot be asked: no answer"), change: func(in *Input) {
 			in.etcd("c1-cp-1", func(e *EtcdView) { e.Trouble = "no answer" })
 		}},
 		"no leader": {want: sick("the etcd member of c1-cp-3 has no leader"), change: func(in *Input) {
@@ -397,7 +397,7 @@ func TestCaseB22QuorumOfEverySize(t *testing.T) {
 			for down := 1; down < members; down++ {
 				name := fmt.Sprintf("c1-cp-%d", down+1)
 				in.etcd(name, func(e *EtcdView) { e.Trouble = "no answer" })
-				g.Expect(Check(*in)).To(Equal(Wait{"EtcdHealthy", "the etcd member of c1-cp-2 does not answer: no answer"}), "%d down", down)
+				g.Expect(Check(*in)).To(Equal(Wait{"EtcdHealthy", "the etcd member of c1-cp-2 cannot be asked: no answer"}), "%d down", down)
 			}
 		})
 	}

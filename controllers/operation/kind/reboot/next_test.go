@@ -132,7 +132,7 @@ func TestCaseD7Begin(t *testing.T) {
 
 func TestNext(t *testing.T) {
 	verify := kind.Action{Verdict: "Wait", Step: "Verifying", Message: "waiting until the machine is ready"}
-	otherBoot := wait("waiting for another boot ID")
+	otherBoot := wait("waiting for another boot ID: no answer")
 	stillUp := func(stage string) kind.Action {
 		return wait(`still up in stage "` + stage + `", boot ID unchanged; if it hangs: talosctl -n 10.0.0.1 reboot --mode force, or cycle its power`)
 	}
@@ -390,7 +390,7 @@ func TestNextWithAnotherCall(t *testing.T) {
 		"drained":                      {at("Draining", succeeded), well("b", cordoned), ask},
 		"told":                         {asked(succeeded), well("b", cordoned), up("running")},
 		"installs":                     {asked(succeeded), well("b", cordoned, upgrading), up("upgrading")},
-		"dark":                         {asked(succeeded), well("b", silent), wait("waiting for another boot ID")},
+		"dark":                         {asked(succeeded), well("b", silent), wait("waiting for another boot ID: no answer")},
 		"rebooted":                     {asked(succeeded), well("new", cordoned), kind.Action{Verdict: "Wait", Step: "Verifying", Message: "waiting until the machine is ready"}},
 		"refused":                      {asked(failed("Permanent")), well("b"), kind.Action{Verdict: "Fail", RetryStep: "Draining", Message: "Upgrading failed: it broke"}},
 		"hub stopped, it had not":      {asked(failed("Interrupted")), well("b", cordoned), ask},

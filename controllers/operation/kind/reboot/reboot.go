@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -180,7 +181,7 @@ func rebooting(scope kind.Scope, unit kind.Unit, seen kind.Observation, way Way)
 	case unit.Failed() && visible && !GoingDown(seen.Talos.Stage):
 		return askForReboot(scope, unit, seen, way)
 	case !visible:
-		return kind.Action{Verdict: kind.Wait, Message: "waiting for another boot ID"}
+		return kind.Action{Verdict: kind.Wait, Message: strings.TrimSuffix("waiting for another boot ID: "+seen.TalosTrouble, ": ")}
 	}
 	return kind.Action{Verdict: kind.Wait, Message: stillUp(unit, seen.Talos.Stage)}
 }

@@ -90,7 +90,7 @@ func TestSettleOnTalosBefore113(t *testing.T) {
 		"drained":         {unit("Upgrade", "Draining", succeeded, steps("Draining")), cordoned(seen), call("Uncordoning")},
 		"drain fenced":    {unit("Upgrade", "Draining", failedAs("Interrupted"), steps("Draining")), cordoned(seen), call("Uncordoning")},
 		"drained, dark":   {unit("Upgrade", "Draining", succeeded, steps("Draining")), kind.Observation{TalosTrouble: "no answer", Node: cordoned(seen).Node}, call("Uncordoning")},
-		"told":            {unit("Upgrade", "Upgrading", succeeded, resolved(oldImage)), kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Message: "waiting for another boot ID"}},
+		"told":            {unit("Upgrade", "Upgrading", succeeded, resolved(oldImage)), kind.Observation{TalosTrouble: "no answer"}, kind.Action{Verdict: "Wait", Message: "waiting for another boot ID: no answer"}},
 		"has rebooted":    {unit("Upgrade", "Upgrading", succeeded, resolved(oldImage)), runs("v1.13.9", schematicA), kind.Action{Verdict: "Wait", Step: "Verifying", Message: "waiting until the machine is ready"}},
 		"proves itself":   {unit("Upgrade", "Verifying", resolved(oldImage)), runs("v1.13.9", schematicA), done},
 		"installed, 1.13": {unit("Upgrade", "Draining", succeeded), cordoned(runs("v1.13.1", schematicA)), kind.Action{Verdict: "Call", Step: "Rebooting", PreRebootBootID: "new", NodeName: "w-1"}},
