@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -100,6 +101,22 @@ func TestCaseA14Insecure(t *testing.T) {
 	g.Expect(through(t, config, target.Target{ControlPlanes: []string{"127.0.0.1"}}).Version(t.Context())).To(Equal("v1.35.2"))
 }
 
+// unsecured leaves a connection as it is.
+func unsecured(_ context.Context, conn net.Conn) (net.Conn, error) { return conn, nil }
+
+// A load balancer may accept connections for servers that never answer; the control planes behind it do.
+func TestAServerThatAcceptsAndSaysNothingIsLeft(t *testing.T) {
+	g := NewWithT(t)
+	s := newAPIServer(t)
+	config := s.config("127.0.0.2") // The name proves nothing here: what is at the port of the server decides.
+	port := s.Listener.Addr().(*net.TCPAddr).Port
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.2", strconv.Itoa(port)))
+	g.Expect(err).NotTo(HaveOccurred())
+	defer silent.Close() //nolint:errcheck // Of the test.
+	config.Config.ServerName = "example.com"
+	g.Expect(through(t, config, target.Target{ControlPlanes: []string{"127.0.0.1"}}).Version(t.Context())).To(Equal("v1.35.2"))
+}
+
 func TestDialer(t *testing.T) {
 	g := NewWithT(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +130,7 @@ func TestDialer(t *testing.T) {
 		}
 		return err
 	}
-	d := newDialer(nil)
+	d := newDialer(nil, unsecured)
 	g.Expect(dial(d, t.Context(), "127.0.0.1:"+port)).To(Succeed())
 	g.Expect(dial(d, t.Context(), "one.invalid:"+port)).To(MatchError(ContainSubstring("one.invalid")))
 	d.setAlternatives([]string{"two.invalid", "127.0.0.1"})
@@ -134,7 +151,7 @@ func TestDialerBeginsWithWhoAnswered(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer listener.Close() //nolint:errcheck // Of the test.
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	d := newDialer(nil)
+	d := newDialer(nil, unsecured)
 	for _, row := range []struct {
 		host, why    string
 		alternatives []string

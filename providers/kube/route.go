@@ -3,7 +3,10 @@
 package kube
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"io"
 	"maps"
 	"net"
@@ -58,10 +61,11 @@ func newRoute(from *credentials.Kubeconfig, t target.Target) (*route, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &route{version: from.Version, server: server, dialer: newDialer(proxy), conns: map[net.Conn]struct{}{}}
+	r := &route{version: from.Version, server: server, conns: map[net.Conn]struct{}{}}
+	r.dialer = newDialer(proxy, r.secure)
 	r.dialer.setAlternatives(t.ControlPlanes)
 	r.transport = utilnet.SetTransportDefaults(&http.Transport{
-		TLSClientConfig: tlsConfig, DialContext: r.dial, MaxIdleConnsPerHost: idleConnections, DisableCompression: config.DisableCompression,
+		TLSClientConfig: tlsConfig, DialTLSContext: r.dial, MaxIdleConnsPerHost: idleConnections, DisableCompression: config.DisableCompression,
 	})
 	r.transport.Proxy = nil // The dialer goes through it, so that the other control planes are reached that way, too.
 	if r.next, err = rest.HTTPWrappersForConfig(config, r.transport); err != nil {
@@ -132,17 +136,26 @@ func (r *route) closeIfOver() {
 	}
 }
 
-// dial makes a connection that the route knows until it is closed.
+// dial makes a connection to whichever server proves to be the right one.
 func (r *route) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := r.dialer.dial(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
+	return r.dialer.dial(ctx, network, address)
+}
+
+// secure makes a connection one that the route knows until it is closed, and has the server prove who it is. A load balancer may accept
+// connections for servers that never answer, so this has a time of its own.
+func (r *route) secure(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	known := &knownConn{Conn: conn, route: r}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.conns[known] = struct{}{}
-	return known, nil
+	r.mu.Unlock()
+	bounded, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	secured := tls.Client(known, r.transport.TLSClientConfig.Clone())
+	if err := secured.HandshakeContext(bounded); err != nil {
+		known.Close() //nolint:errcheck // Nothing was sent.
+		return nil, err
+	}
+	return secured, nil
 }
 
 // knownConn is a connection of a route.
@@ -177,13 +190,16 @@ func (b *lastRead) Close() error {
 // begins with the one that answered last.
 type dialer struct {
 	addresses *dial.Dialer
+	secure    func(context.Context, net.Conn) (net.Conn, error)
 
 	mu           sync.Mutex
 	alternatives []string
 	answered     string
 }
 
-func newDialer(proxy *url.URL) *dialer { return &dialer{addresses: dial.New(dialTimeout, proxy)} }
+func newDialer(proxy *url.URL, secure func(context.Context, net.Conn) (net.Conn, error)) *dialer {
+	return &dialer{addresses: dial.New(dialTimeout, proxy), secure: secure}
+}
 
 func (d *dialer) setAlternatives(hosts []string) {
 	d.mu.Lock()
@@ -196,23 +212,31 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	var first error
+	var first, rejected error
 	for _, host := range d.hosts(host) {
 		conn, err := d.addresses.DialContext(ctx, network, net.JoinHostPort(host, port))
 		if err == nil {
-			d.mu.Lock()
-			d.answered = host
-			d.mu.Unlock()
-			return conn, nil
+			if conn, err = d.secure(ctx, conn); err == nil {
+				d.mu.Lock()
+				d.answered = host
+				d.mu.Unlock()
+				return conn, nil
+			}
+			if rejected == nil && !isTimeout(err) {
+				rejected = err // Whoever answers and is not the right one tells more than whoever does not answer.
+			}
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return nil, first
+	return nil, cmp.Or(rejected, first)
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // hosts are the addresses to try, in order.
