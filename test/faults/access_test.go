@@ -210,7 +210,7 @@ func TestRoleTooLow(t *testing.T) {
 			w.setTalosconfig(talosconfig)
 			w.clusterIs(harness.ClusterCondition(v1alpha1.CredentialsValidCondition, metav1.ConditionFalse, "", string(low)))
 			op := w.createReboot(name, "worker-1")
-			w.until(op, harness.Stopped(string(low)))
+			w.until(op, harness.Stopped("not authorized"))
 			w.onlyTouched()
 			w.importWith(w.cluster.Talosconfig())
 			w.completes(op)

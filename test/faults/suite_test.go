@@ -32,7 +32,7 @@ const (
 	atOnce = 10
 
 	// patience is the time that a test has; nearly all need a few seconds.
-	patience = 3 * time.Minute
+	patience = 90 * time.Second
 
 	// deadline is that of every step: enough for a busy machine, and short enough to wait for.
 	deadline = 12 * time.Second
