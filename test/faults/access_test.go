@@ -256,9 +256,6 @@ func TestNetworkInTheMiddle(t *testing.T) {
 			name := "net-" + mode + "-" + where
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				if name == "net-blackhole-endpoint" {
-					pending(t, "an endpoint that accepts connections and says nothing is not left for the known control planes")
-				}
 				w := begin(t, name, 1, 1)
 				stuck := w.order(fault.BootStuck, "cp-1")
 				op := w.upgrade()

@@ -230,14 +230,6 @@ func (w *world) evictionRefused() {
 	}).WithContext(w.ctx).WithTimeout(patience).Should(ContainElement("429"))
 }
 
-// pending leaves a test out that shows a fault which is not mended yet.
-func pending(t *testing.T, reason string) {
-	t.Helper()
-	if os.Getenv("ICHOR_PENDING") == "" {
-		t.Skip("pending: " + reason)
-	}
-}
-
 func contains(list []string, one string) bool {
 	for _, other := range list {
 		if other == one {
