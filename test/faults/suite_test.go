@@ -82,7 +82,7 @@ type world struct {
 	*WithT
 
 	t       *testing.T
-	ctx     context.Context //nolint:containedctx // Of the one test that the world belongs to.
+	ctx     context.Context
 	name    string
 	cluster *sim.Cluster
 }

@@ -125,13 +125,13 @@ func Stopped(text string) Condition[*v1alpha1.TalosOperation] {
 }
 
 // Either holds where any of the conditions does.
-func Either[T client.Object](any ...Condition[T]) Condition[T] {
-	says := make([]string, 0, len(any))
-	for _, one := range any {
+func Either[T client.Object](all ...Condition[T]) Condition[T] {
+	says := make([]string, 0, len(all))
+	for _, one := range all {
 		says = append(says, one.Says)
 	}
 	return Condition[T]{strings.Join(says, " or "), func(object T) bool {
-		return slices.ContainsFunc(any, func(one Condition[T]) bool { return one.Holds(object) })
+		return slices.ContainsFunc(all, func(one Condition[T]) bool { return one.Holds(object) })
 	}}
 }
 

@@ -138,7 +138,7 @@ func (a *API) refused(r *request) error {
 	case "401":
 		return apierrors.NewUnauthorized("Unauthorized")
 	case "403":
-		return apierrors.NewForbidden(named, r.name, fmt.Errorf("User %q cannot %s resource %q in API group %q in the namespace %q",
+		return apierrors.NewForbidden(named, r.name, fmt.Errorf("User %q cannot %s resource %q in API group %q in the namespace %q", //nolint:staticcheck // The real server's words.
 			r.TLS.PeerCertificates[0].Subject.CommonName, verbs[r.Method], resource, r.resource.Group, r.namespace))
 	case "503":
 		return apierrors.NewServiceUnavailable("apiserver is shutting down")

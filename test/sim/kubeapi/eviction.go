@@ -113,8 +113,8 @@ func BudgetStatus(store *Store, budget *policyv1.PodDisruptionBudget) (policyv1.
 	}
 	desired := desiredHealthy(budget, total)
 	return policyv1.PodDisruptionBudgetStatus{
-		ObservedGeneration: budget.Generation, ExpectedPods: int32(total), CurrentHealthy: int32(healthy), //nolint:gosec // A handful of pods.
-		DesiredHealthy: int32(desired), DisruptionsAllowed: int32(max(healthy-desired, 0)), //nolint:gosec // As above.
+		ObservedGeneration: budget.Generation, ExpectedPods: int32(total), CurrentHealthy: int32(healthy),
+		DesiredHealthy: int32(desired), DisruptionsAllowed: int32(max(healthy-desired, 0)),
 	}, nil
 }
 
