@@ -25,6 +25,7 @@ type serveOptions struct {
 	kubeconfig    string
 	metricsListen string
 	healthListen  string
+	pprofListen   string
 	imageFactory  string
 	deadlines     map[string]string
 	log           logOptions
@@ -56,6 +57,7 @@ elect a leader. With --standalone it brings its own API server, which keeps ever
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG, then the pod's own access)")
 	flags.StringVar(&o.metricsListen, "metrics-bind-address", "0", `address of the metrics endpoint, such as 127.0.0.1:8080; "0" turns it off`)
 	flags.StringVar(&o.healthListen, "health-bind-address", "0", `address of the health endpoint, such as 127.0.0.1:8081; "0" turns it off`)
+	flags.StringVar(&o.pprofListen, "pprof-bind-address", "0", `address of the endpoint for Go profiles, such as 127.0.0.1:8082; "0" turns it off`)
 	flags.StringVar(&o.imageFactory, "image-factory", manager.DefaultImageFactory, "host, and path if any, of the Image Factory that machines pull installers from")
 	flags.StringToStringVar(&o.deadlines, "step-deadline", nil, "deadline of a step instead of its own, such as Draining=30m; may be repeated")
 	o.log.addTo(flags)
@@ -108,6 +110,7 @@ func (o serveOptions) runHub(ctx context.Context, config *rest.Config) error {
 	return manager.Run(ctx, config, manager.Options{
 		MetricsBindAddress: o.metricsListen,
 		HealthBindAddress:  o.healthListen,
+		PprofBindAddress:   o.pprofListen,
 		LeaderElection:     !o.standalone,
 		ImageFactory:       o.imageFactory,
 		Deadlines:          deadlines,

@@ -58,9 +58,10 @@ const DefaultImageFactory = "factory.talos.dev"
 
 // Options are what a manager needs to know beyond how to reach the management API.
 type Options struct {
-	// MetricsBindAddress and HealthBindAddress are addresses to listen on; "0" listens on none.
+	// MetricsBindAddress, HealthBindAddress and PprofBindAddress are addresses to listen on; "0" listens on none.
 	MetricsBindAddress string
 	HealthBindAddress  string
+	PprofBindAddress   string
 
 	// LeaderElection makes replicas elect the one that reconciles. In standalone mode the lock of the data directory does.
 	LeaderElection bool
@@ -113,6 +114,7 @@ func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
 		HealthProbeBindAddress:        o.HealthBindAddress,
+		PprofBindAddress:              o.PprofBindAddress,
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              "ichor-hub",
 		LeaderElectionNamespace:       o.LeaderElectionNamespace,

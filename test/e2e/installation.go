@@ -4,13 +4,11 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,19 +27,15 @@ type Installation struct {
 	// Fleet is the simulated fleet.
 	Fleet *sim.Simulator
 
-	dir, hubBinary, cliBinary string
+	dir, cliBinary string
 
-	hub  *exec.Cmd
-	gone chan struct{}
+	hub *framework.Daemon
 }
 
 // Install starts a fleet and a hub below dir, and imports no cluster yet.
 func Install(ctx context.Context, dir string, speed float64, clusters ...sim.ClusterSpec) (*Installation, error) {
 	i := &Installation{dir: dir}
 	var err error
-	if i.hubBinary, err = framework.Binary("ichor-hub"); err != nil {
-		return nil, err
-	}
 	if i.cliBinary, err = framework.Binary("ichor"); err != nil {
 		return nil, err
 	}
@@ -57,62 +51,28 @@ func Install(ctx context.Context, dir string, speed float64, clusters ...sim.Clu
 
 // StartHub starts the hub and returns when it is ready.
 func (i *Installation) StartHub(ctx context.Context) error {
-	log, err := os.OpenFile(i.HubLog(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	hub, err := framework.StartDaemon(ctx, i.HubLog(), "ichor-hub", "serve", "--standalone", "--data-dir", filepath.Join(i.dir, "hub"))
 	if err != nil {
-		return fmt.Errorf("opening the hub's log: %w", err)
+		return err
 	}
-	hub := exec.Command(i.hubBinary, "serve", "--standalone", "--data-dir", filepath.Join(i.dir, "hub")) // It outlives ctx.
-	hub.Stderr = log
-	out, err := hub.StdoutPipe()
-	if err != nil {
-		return fmt.Errorf("connecting to the hub: %w", err)
-	}
-	if err := hub.Start(); err != nil {
-		return fmt.Errorf("starting the hub: %w", err)
-	}
-	i.hub, i.gone = hub, make(chan struct{})
-	ready := make(chan struct{})
-	go func() {
-		defer close(i.gone)
-		if bufio.NewScanner(out).Scan() {
-			close(ready)
-		}
-		_, _ = io.Copy(io.Discard, out)
-		_ = hub.Wait()
-		_ = log.Close()
-	}()
-	select {
-	case <-ready:
-		return nil
-	case <-i.gone:
-		return fmt.Errorf("the hub ended while it started, see %s", i.HubLog())
-	case <-ctx.Done():
-		return fmt.Errorf("the hub did not get ready: %w", ctx.Err())
-	}
+	i.hub = hub
+	return nil
 }
 
 // HubLog is the file with the hub's log.
 func (i *Installation) HubLog() string { return filepath.Join(i.dir, "hub.log") }
 
 // HubPID is the process ID of the hub.
-func (i *Installation) HubPID() int { return i.hub.Process.Pid }
+func (i *Installation) HubPID() int { return i.hub.PID() }
 
 // KillHub kills the hub with signal 9 and returns when it is gone.
-func (i *Installation) KillHub() error { return i.end(syscall.SIGKILL) }
-
-func (i *Installation) end(signal syscall.Signal) error {
-	if err := i.hub.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("sending %s to the hub: %w", signal, err)
-	}
-	<-i.gone
-	return nil
-}
+func (i *Installation) KillHub() error { return i.hub.End(syscall.SIGKILL) }
 
 // Stop ends the hub and the fleet.
 func (i *Installation) Stop() error {
 	var err error
 	if i.hub != nil {
-		err = i.end(syscall.SIGTERM)
+		err = i.hub.End(syscall.SIGTERM)
 	}
 	i.Fleet.Stop()
 	return err

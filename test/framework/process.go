@@ -38,3 +38,27 @@ func Child(pid int) (int, error) {
 	}
 	return 0, fmt.Errorf("process %d has no child", pid)
 }
+
+// CPUSeconds is the processor time that a process has used so far. It is read from /proc.
+func CPUSeconds(pid int) (float64, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading the processor time of process %d: %w", pid, err)
+	}
+	// The name in parentheses may hold anything; user and system ticks are the 12th and 13th field after it.
+	_, after, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(after)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("process %d tells no processor time", pid)
+	}
+	var ticks float64
+	for _, field := range fields[11:13] {
+		count, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading the processor time of process %d: %w", pid, err)
+		}
+		ticks += count
+	}
+	const ticksPerSecond = 100
+	return ticks / ticksPerSecond, nil
+}

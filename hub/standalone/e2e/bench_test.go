@@ -5,9 +5,6 @@
 package e2e
 
 import (
-	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -70,20 +67,9 @@ func memory(tb testing.TB, pid int) float64 {
 // cpuSeconds is the processor time that a process has used.
 func cpuSeconds(tb testing.TB, pid int) float64 {
 	tb.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	seconds, err := framework.CPUSeconds(pid)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// The name in parentheses may hold anything; user and system ticks are the 12th and 13th field after it.
-	_, after, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(after)
-	var user, system float64
-	if _, err := fmt.Sscan(fields[11], &user); err != nil {
-		tb.Fatal(err)
-	}
-	if _, err := fmt.Sscan(fields[12], &system); err != nil {
-		tb.Fatal(err)
-	}
-	const ticksPerSecond = 100
-	return (user + system) / ticksPerSecond
+	return seconds
 }

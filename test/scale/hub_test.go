@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scale_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"ichor.maesh.dev/hub/hub/scheme"
+	"ichor.maesh.dev/hub/hub/service"
+	"ichor.maesh.dev/hub/test/framework"
+)
+
+// hub is a standalone hub in a process of its own, as users run it, that shows its metrics.
+type hub struct {
+	daemon  *framework.Daemon
+	dir     string
+	metrics string // Address of its metrics.
+	plane   int    // Process ID of its API server.
+	host    string // Address of its API server, as its metrics name it.
+
+	client  client.WithWatch
+	service *service.Service
+}
+
+func startHub(ctx context.Context, dir string) (*hub, error) {
+	h := &hub{dir: dir}
+	var err error
+	if h.metrics, err = freeAddress(ctx); err != nil {
+		return nil, err
+	}
+	profiles, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h.daemon, err = framework.StartDaemon(ctx, filepath.Join(dir, "hub.log"), "ichor-hub",
+		"serve", "--standalone", "--data-dir", filepath.Join(dir, "hub"), "--metrics-bind-address", h.metrics, "--pprof-bind-address", profiles)
+	if err != nil {
+		return nil, err
+	}
+	if h.plane, err = framework.Child(h.daemon.PID()); err != nil {
+		return h, err
+	}
+	return h, h.connect()
+}
+
+// connect makes the client of an administrator, which nothing slows down.
+func (h *hub) connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", h.kubeconfig())
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig of the hub: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		return err
+	}
+	h.host = server.Host
+	if h.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme.New()}); err != nil {
+		return fmt.Errorf("connecting to the hub's API server: %w", err)
+	}
+	h.service = &service.Service{Client: h.client, Now: time.Now}
+	return nil
+}
+
+func (h *hub) kubeconfig() string { return filepath.Join(h.dir, "hub", "kubeconfig") }
+
+func (h *hub) stop() { _ = h.daemon.End(syscall.SIGTERM) }
+
+// freeAddress is a loopback address that nobody listened on a moment ago.
+func freeAddress(ctx context.Context) (string, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// usage is what processes have used so far.
+type usage struct {
+	at                time.Time
+	hub, plane, fleet float64 // Processor seconds.
+	requests          float64 // Requests of the hub to its API server.
+	metrics           metrics
+}
+
+func (h *hub) usage(ctx context.Context, f *fleet) (u usage, err error) {
+	if u.metrics, err = scrape(ctx, h.metrics); err != nil {
+		return u, err
+	}
+	u.requests = u.metrics.counted("rest_client_requests_total", "host", h.host)
+	u.at = time.Now()
+	if u.hub, err = framework.CPUSeconds(h.daemon.PID()); err != nil {
+		return u, err
+	}
+	if u.plane, err = framework.CPUSeconds(h.plane); err != nil {
+		return u, err
+	}
+	for _, pid := range f.pids() {
+		seconds, err := framework.CPUSeconds(pid)
+		if err != nil {
+			return u, err
+		}
+		u.fleet += seconds
+	}
+	return u, nil
+}
+
+// reconciles are the reconciles of a controller since an earlier moment.
+func (u usage) reconciles(before usage, controller string) []bucket {
+	const name = "controller_runtime_reconcile_time_seconds"
+	return since(before.metrics.histogram(name, "controller", controller), u.metrics.histogram(name, "controller", controller))
+}

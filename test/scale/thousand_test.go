@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scale_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/service"
+	"ichor.maesh.dev/hub/test/framework"
+)
+
+const (
+	// namespace is where all clusters are.
+	namespace = "default"
+
+	// busyPart and goneEvery are which part of the clusters is rebooted at once, and which is black-holed: a fifth, and two of five.
+	busyPart, goneOf5 = 5, 2
+
+	// lists is how often the clusters are listed, and commands how often the command line does it.
+	lists, commands = 200, 20
+)
+
+// sizes are what the environment can change, to try the benchmark in little time.
+type sizes struct {
+	clusters     int
+	settle, idle time.Duration
+}
+
+func readSizes() (s sizes, err error) {
+	s = sizes{clusters: 1000, settle: time.Minute, idle: 2 * time.Minute}
+	if text := os.Getenv("ICHOR_SCALE_CLUSTERS"); text != "" {
+		if s.clusters, err = strconv.Atoi(text); err != nil {
+			return s, fmt.Errorf("ICHOR_SCALE_CLUSTERS: %w", err)
+		}
+	}
+	for name, duration := range map[string]*time.Duration{"ICHOR_SCALE_SETTLE": &s.settle, "ICHOR_SCALE_IDLE": &s.idle} {
+		if text := os.Getenv(name); text != "" {
+			if *duration, err = time.ParseDuration(text); err != nil {
+				return s, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return s, nil
+}
+
+// world is one hub with its fleet.
+type world struct {
+	*testing.B
+
+	g     *WithT
+	sizes sizes
+	fleet *fleet
+	hub   *hub
+}
+
+// BenchmarkFleet registers a fleet in one hub and measures it: until all is available, idle, with many operations at once, and with a
+// part of the fleet behind a black hole. The fleet's processes take their share of the same machine, so times are upper bounds.
+func BenchmarkFleet(b *testing.B) {
+	w := &world{B: b, g: NewWithT(b)}
+	var err error
+	w.sizes, err = readSizes()
+	w.g.Expect(err).NotTo(HaveOccurred())
+	for range b.N {
+		ctx, cancel := context.WithTimeout(b.Context(), 20*time.Minute)
+		w.start(ctx)
+		w.register(ctx)
+		w.measureIdle(ctx, "idle")
+		w.measureLists(ctx, "idle")
+		w.measureOperations(ctx, "all", w.fleet.clusters)
+		w.blackhole(ctx)
+		w.hub.stop()
+		w.fleet.stop()
+		cancel()
+	}
+}
+
+func (w *world) start(ctx context.Context) {
+	dir := w.TempDir()
+	var err error
+	w.fleet, err = startFleet(ctx, dir, w.sizes.clusters)
+	w.Cleanup(w.fleet.stop)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.hub, err = startHub(ctx, dir)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.Cleanup(w.hub.stop)
+}
+
+// report says a figure, in the log at once and among the results at the end.
+func (w *world) report(value float64, unit string) {
+	w.Helper()
+	w.Logf("%12.3f %s", value, unit)
+	w.ReportMetric(value, unit)
+}
+
+// register imports every cluster as the command line does, and waits until all are available.
+func (w *world) register(ctx context.Context) {
+	watcher, err := w.hub.client.Watch(ctx, &v1alpha1.TalosClusterList{}, client.InNamespace(namespace))
+	w.g.Expect(err).NotTo(HaveOccurred())
+	defer watcher.Stop()
+	before, err := w.hub.usage(ctx, w.fleet)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	begun := time.Now()
+	imported := make(chan error, 1)
+	var lastImport time.Time
+	go func() {
+		err := w.importAll(ctx)
+		lastImport = time.Now()
+		imported <- err
+	}()
+	w.g.Expect(waitForAvailable(watcher, w.sizes.clusters)).To(Succeed())
+	done := time.Now()
+	w.g.Expect(<-imported).To(Succeed())
+	after, err := w.hub.usage(ctx, w.fleet)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.report(lastImport.Sub(begun).Seconds(), "s/import")
+	w.report(done.Sub(begun).Seconds(), "s/available")
+	w.report(done.Sub(lastImport).Seconds(), "s/available-after-the-last-import")
+	w.report((after.requests-before.requests)/float64(w.sizes.clusters), "requests/registration")
+	w.report(after.hub-before.hub, "cpu-s/registration-hub")
+	w.report(after.plane-before.plane, "cpu-s/registration-apiserver")
+	w.report(after.fleet-before.fleet, "cpu-s/registration-fleet")
+}
+
+func (w *world) importAll(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, name := range w.fleet.clusters {
+		group.Go(func() error {
+			kubeconfig, talosconfig, err := w.fleet.credentials(i)
+			if err != nil {
+				return err
+			}
+			_, err = w.hub.service.Import(ctx, service.Import{Name: name, Namespace: namespace, Kubeconfig: kubeconfig, Talosconfig: talosconfig})
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// waitForAvailable waits until as many clusters are available.
+func waitForAvailable(watcher watch.Interface, clusters int) error {
+	available := map[string]bool{}
+	for event := range watcher.ResultChan() {
+		cluster, ok := event.Object.(*v1alpha1.TalosCluster)
+		if !ok {
+			continue
+		}
+		if meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.AvailableCondition) {
+			available[cluster.Name] = true
+		} else {
+			delete(available, cluster.Name)
+		}
+		if len(available) == clusters {
+			return nil
+		}
+	}
+	return fmt.Errorf("%d of %d clusters are available", len(available), clusters)
+}
+
+// waitForUnavailable waits until as many clusters are not available, and returns when that showed of each.
+func waitForUnavailable(watcher watch.Interface, clusters int, begun time.Time) ([]time.Duration, error) {
+	shown := map[string]time.Duration{}
+	for event := range watcher.ResultChan() {
+		cluster, ok := event.Object.(*v1alpha1.TalosCluster)
+		if !ok || !meta.IsStatusConditionFalse(cluster.Status.Conditions, v1alpha1.AvailableCondition) {
+			continue
+		}
+		if _, known := shown[cluster.Name]; !known {
+			shown[cluster.Name] = time.Since(begun)
+		}
+		if len(shown) == clusters {
+			return slices.Collect(maps.Values(shown)), nil
+		}
+	}
+	return nil, fmt.Errorf("%d of %d clusters are known to be gone", len(shown), clusters)
+}
+
+// pause lets time pass: idle is what happens when nothing happens.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (w *world) measureIdle(ctx context.Context, name string) {
+	pause(ctx, w.sizes.settle)
+	before, err := w.hub.usage(ctx, w.fleet)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	pause(ctx, w.sizes.idle)
+	after, err := w.hub.usage(ctx, w.fleet)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	seconds := after.at.Sub(before.at).Seconds()
+	w.report((after.hub-before.hub)/seconds, "cores/"+name+"-hub")
+	w.report((after.plane-before.plane)/seconds, "cores/"+name+"-apiserver")
+	w.report((after.fleet-before.fleet)/seconds, "cores/"+name+"-fleet")
+	w.report((after.requests-before.requests)/seconds/float64(w.sizes.clusters), "requests/s/target-"+name)
+	w.reportMemory(name)
+}
+
+func (w *world) reportMemory(name string) {
+	w.Helper()
+	for process, pid := range map[string]int{"hub": w.hub.daemon.PID(), "apiserver": w.hub.plane, "simulator": w.fleet.pids()[0]} {
+		megabytes, err := framework.ResidentMemory(pid)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		w.report(megabytes, "MB/"+name+"-"+process)
+	}
+}
+
+// measureLists lists all clusters: by the client that the command line uses, and by the command itself, its start included.
+func (w *world) measureLists(ctx context.Context, name string) {
+	var took []time.Duration
+	for range lists {
+		begun := time.Now()
+		list := &v1alpha1.TalosClusterList{}
+		w.g.Expect(w.hub.client.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+		took = append(took, time.Since(begun))
+		w.g.Expect(list.Items).To(HaveLen(w.sizes.clusters))
+	}
+	w.report(quantile(took, 0.99).Seconds()*1000, "ms/list-p99-"+name)
+	w.report(quantile(took, 0.5).Seconds()*1000, "ms/list-p50-"+name)
+
+	binary, err := framework.Binary("ichor")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	took = nil
+	for range commands {
+		begun := time.Now()
+		w.g.Expect(exec.CommandContext(ctx, binary, "--kubeconfig", w.hub.kubeconfig(), "cluster", "list").Run()).To(Succeed())
+		took = append(took, time.Since(begun))
+	}
+	w.report(quantile(took, 0.5).Seconds()*1000, "ms/list-command-p50-"+name)
+}
+
+// measureOperations reboots workers of a fifth of the fleet, taken from some clusters.
+func (w *world) measureOperations(ctx context.Context, name string, from []string) {
+	before, err := w.hub.usage(ctx, w.fleet)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	begun := time.Now()
+	result, err := w.hub.rebootWorkers(ctx, name, from[:max(w.sizes.clusters/busyPart, 1)])
+	w.g.Expect(err).NotTo(HaveOccurred())
+	took := time.Since(begun)
+	after, err := w.hub.usage(ctx, w.fleet)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.report(took.Seconds(), "s/operations-"+name)
+	w.report(bound(after.reconciles(before, "talosoperation"), 0.99)*1000, "ms/reconcile-p99-bound-"+name)
+	w.report(bound(after.reconciles(before, "talosoperation"), 0.5)*1000, "ms/reconcile-p50-bound-"+name)
+	w.report(bound(after.reconciles(before, "taloscluster"), 0.99)*1000, "ms/reconcile-cluster-p99-bound-"+name)
+	w.report(quantile(result.dispatch, 0.99).Seconds()*1000, "ms/dispatch-p99-"+name)
+	w.report(quantile(result.dispatch, 0.5).Seconds()*1000, "ms/dispatch-p50-"+name)
+	w.report(quantile(result.handOver, 0.99).Seconds()*1000, "ms/handover-p99-"+name)
+	w.report(quantile(result.handOver, 0.5).Seconds()*1000, "ms/handover-p50-"+name)
+	w.report(quantile(result.took, 0.99).Seconds(), "s/operation-p99-"+name)
+	w.report(quantile(result.took, 0.5).Seconds(), "s/operation-p50-"+name)
+	w.report((after.requests-before.requests)/float64(2*max(w.sizes.clusters/busyPart, 1)), "requests/operation-"+name)
+	w.report(after.hub-before.hub, "cpu-s/operations-hub-"+name)
+	w.report(after.plane-before.plane, "cpu-s/operations-apiserver-"+name)
+	w.report(after.fleet-before.fleet, "cpu-s/operations-fleet-"+name)
+}
+
+// blackhole cuts off two clusters of five, and measures when that shows and what it does to the others.
+func (w *world) blackhole(ctx context.Context) {
+	watcher, err := w.hub.client.Watch(ctx, &v1alpha1.TalosClusterList{}, client.InNamespace(namespace))
+	w.g.Expect(err).NotTo(HaveOccurred())
+	defer watcher.Stop()
+	var gone []int
+	var left []string
+	for i, name := range w.fleet.clusters {
+		if i%5 < goneOf5 {
+			gone = append(gone, i)
+		} else {
+			left = append(left, name)
+		}
+	}
+	begun := time.Now()
+	w.g.Expect(w.fleet.blackhole(ctx, gone)).To(Succeed())
+	shown, err := waitForUnavailable(watcher, len(gone), begun)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.report(quantile(shown, 0.5).Seconds(), "s/outage-shows-p50")
+	w.report(quantile(shown, 1).Seconds(), "s/outage-shows-all")
+	w.measureIdle(ctx, "blackhole")
+	w.measureLists(ctx, "blackhole")
+	w.measureOperations(ctx, "blackhole", left)
+}
