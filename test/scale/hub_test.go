@@ -25,6 +25,7 @@ type hub struct {
 	daemon  *framework.Daemon
 	dir     string
 	metrics string // Address of its metrics.
+	pprof   string // Address of its Go profiles.
 	plane   int    // Process ID of its API server.
 	host    string // Address of its API server, as its metrics name it.
 
@@ -38,12 +39,11 @@ func startHub(ctx context.Context, dir string) (*hub, error) {
 	if h.metrics, err = freeAddress(ctx); err != nil {
 		return nil, err
 	}
-	profiles, err := freeAddress(ctx)
-	if err != nil {
+	if h.pprof, err = freeAddress(ctx); err != nil {
 		return nil, err
 	}
 	h.daemon, err = framework.StartDaemon(ctx, filepath.Join(dir, "hub.log"), "ichor-hub",
-		"serve", "--standalone", "--data-dir", filepath.Join(dir, "hub"), "--metrics-bind-address", h.metrics, "--pprof-bind-address", profiles)
+		"serve", "--standalone", "--data-dir", filepath.Join(dir, "hub"), "--metrics-bind-address", h.metrics, "--pprof-bind-address", h.pprof)
 	if err != nil {
 		return nil, err
 	}

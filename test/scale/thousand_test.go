@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,10 +40,26 @@ const (
 type sizes struct {
 	clusters     int
 	settle, idle time.Duration
+	phases       []string
+}
+
+// phases are what is measured once all clusters are available.
+var phases = map[string]func(*world, context.Context){
+	"idle":       func(w *world, ctx context.Context) { w.measureIdle(ctx, "idle"); w.measureLists(ctx, "idle") },
+	"operations": func(w *world, ctx context.Context) { w.measureOperations(ctx, "all", w.fleet.clusters) },
+	"blackhole":  (*world).blackhole,
 }
 
 func readSizes() (s sizes, err error) {
-	s = sizes{clusters: 1000, settle: time.Minute, idle: 2 * time.Minute}
+	s = sizes{clusters: 1000, settle: time.Minute, idle: 2 * time.Minute, phases: []string{"idle", "operations", "blackhole"}}
+	if text := os.Getenv("ICHOR_SCALE_PHASES"); text != "" {
+		s.phases = strings.Split(text, ",")
+		for _, phase := range s.phases {
+			if phases[phase] == nil {
+				return s, fmt.Errorf("ICHOR_SCALE_PHASES: %q is none of idle, operations, blackhole", phase)
+			}
+		}
+	}
 	if text := os.Getenv("ICHOR_SCALE_CLUSTERS"); text != "" {
 		if s.clusters, err = strconv.Atoi(text); err != nil {
 			return s, fmt.Errorf("ICHOR_SCALE_CLUSTERS: %w", err)
@@ -79,10 +96,9 @@ func BenchmarkFleet(b *testing.B) {
 		ctx, cancel := context.WithTimeout(b.Context(), 20*time.Minute)
 		w.start(ctx)
 		w.register(ctx)
-		w.measureIdle(ctx, "idle")
-		w.measureLists(ctx, "idle")
-		w.measureOperations(ctx, "all", w.fleet.clusters)
-		w.blackhole(ctx)
+		for _, phase := range w.sizes.phases {
+			phases[phase](w, ctx)
+		}
 		w.hub.stop()
 		w.fleet.stop()
 		cancel()
@@ -202,6 +218,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 func (w *world) measureIdle(ctx context.Context, name string) {
 	pause(ctx, w.sizes.settle)
+	w.g.Expect(w.hub.saveProfiles(ctx, name, "profile", "heap", "goroutine")).To(Succeed())
 	before, err := w.hub.usage(ctx, w.fleet)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	pause(ctx, w.sizes.idle)
