@@ -36,6 +36,7 @@ func newClient(t *testing.T, objects ...client.Object) client.WithWatch {
 		g.Expect(add(s)).To(Succeed())
 	}
 	return fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).
+		WithIndex(&v1alpha1.TalosCluster{}, credentialSecretsField, credentialSecrets).
 		WithStatusSubresource(&v1alpha1.TalosCluster{}, &v1alpha1.TalosMachine{}).Build()
 }
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -50,6 +51,9 @@ type found struct {
 	rejected bool
 }
 
+// kubernetesTimeout bounds what a probe asks of the Kubernetes API, so that a silent one leaves time to ask the machines.
+const kubernetesTimeout = 5 * time.Second
+
 // prober takes probes.
 type prober struct {
 	credentials *credentials.Store
@@ -63,18 +67,24 @@ func (p prober) probe(ctx context.Context, facts targets.Facts) probe {
 	t := facts.Target()
 	var seen probe
 	server := p.checkCredentials(ctx, t, &seen)
-	if !seen.kubeconfig.unusable {
-		p.askKubernetes(ctx, t, &seen)
-	}
-	if seen.kubeTrouble == "" && !seen.kubeconfig.unusable {
-		seen.owner = p.askOwner(ctx, t, facts.Cluster)
-	} else {
-		seen.owner.trouble = cmp.Or(seen.kubeTrouble, unusableKubeconfig)
-	}
+	p.askKubernetesAndOwner(ctx, t, facts.Cluster, &seen)
 	if !seen.talosconfig.unusable {
 		p.askTalos(ctx, t, facts, shared{hosts: endpointHosts(server, facts.Cluster), lookup: p.lookup}, &seen)
 	}
 	return seen
+}
+
+func (p prober) askKubernetesAndOwner(ctx context.Context, t target.Target, cluster *v1alpha1.TalosCluster, seen *probe) {
+	ctx, cancel := context.WithTimeout(ctx, kubernetesTimeout)
+	defer cancel()
+	if !seen.kubeconfig.unusable {
+		p.askKubernetes(ctx, t, seen)
+	}
+	if seen.kubeTrouble == "" && !seen.kubeconfig.unusable {
+		seen.owner = p.askOwner(ctx, t, cluster)
+	} else {
+		seen.owner.trouble = cmp.Or(seen.kubeTrouble, unusableKubeconfig)
+	}
 }
 
 func (p prober) askKubernetes(ctx context.Context, t target.Target, seen *probe) {

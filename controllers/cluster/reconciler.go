@@ -49,8 +49,9 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 
-// Probes says how often targets are probed.
-var Probes = observe.Options{Interval: 10 * time.Second, Timeout: 15 * time.Second, AtOnce: 128}
+// Probes says how often targets are probed: a target that does not change once a minute, so that a thousand of them are no load, and one
+// that changes, or that an operation works on, every ten seconds.
+var Probes = observe.Options{Interval: 10 * time.Second, Longest: time.Minute, Jitter: 0.1, Timeout: 15 * time.Second, AtOnce: 128}
 
 // Forgetter lets go of what it keeps about a target.
 type Forgetter interface {
@@ -104,8 +105,22 @@ func New(ctx context.Context, options Options) *Reconciler {
 	return r
 }
 
+// credentialSecretsField indexes clusters by the Secrets that they take credentials from.
+const credentialSecretsField = "credentialSecrets" //nolint:gosec // The name of an index.
+
+func credentialSecrets(object client.Object) []string {
+	cluster, ok := object.(*v1alpha1.TalosCluster)
+	if !ok {
+		return nil
+	}
+	return []string{cluster.KubeconfigSecretName(), cluster.TalosconfigSecretName()}
+}
+
 // SetupWithManager registers the reconciler and what wakes it.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.TalosCluster{}, credentialSecretsField, credentialSecrets); err != nil {
+		return fmt.Errorf("indexing clusters by the Secrets of their credentials: %w", err)
+	}
 	ofCluster := handler.EnqueueRequestsFromMapFunc(clusterOf)
 	built, err := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.TalosCluster{}).
@@ -145,14 +160,13 @@ func (r *Reconciler) lookAgain(ctx context.Context, object client.Object) []reco
 func (r *Reconciler) lookAgainWithSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	requests := r.lookAgain(ctx, secret)
 	list := &v1alpha1.TalosClusterList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(secret.GetNamespace())); err != nil {
-		return requests // The next probe sees it, a few seconds later.
+	err := r.Client.List(ctx, list, client.InNamespace(secret.GetNamespace()), client.MatchingFields{credentialSecretsField: secret.GetName()})
+	if err != nil {
+		return requests // The next probe sees it, up to a minute later.
 	}
 	for i := range list.Items {
-		cluster := &list.Items[i]
-		key := client.ObjectKeyFromObject(cluster)
-		uses := secret.GetName() == cluster.KubeconfigSecretName() || secret.GetName() == cluster.TalosconfigSecretName()
-		if uses && !slices.Contains(requests, reconcile.Request{NamespacedName: key}) {
+		key := client.ObjectKeyFromObject(&list.Items[i])
+		if !slices.Contains(requests, reconcile.Request{NamespacedName: key}) {
 			r.observer.Invalidate(key)
 			requests = append(requests, reconcile.Request{NamespacedName: key})
 		}
@@ -173,15 +187,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := errors.Join(r.belong(ctx, &facts), r.loadMembers(ctx, &facts)); err != nil {
 		return ctrl.Result{}, err
 	}
-	before := facts.Cluster.DeepCopy()
-	seen, fresh := r.look(req.NamespacedName, facts)
-	var trouble error // It must not keep what was seen from being written down.
-	if fresh {
-		trouble = ignoreRaces(errors.Join(r.identify(ctx, &facts, seen), r.discoverAndRecord(ctx, &facts, seen)))
-	}
 	holder, err := r.lockHolder(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	before := facts.Cluster.DeepCopy()
+	seen, fresh := r.look(facts, holder != "")
+	var trouble error // It must not keep what was seen from being written down.
+	if fresh {
+		trouble = ignoreRaces(errors.Join(r.identify(ctx, &facts, seen), r.discoverAndRecord(ctx, &facts, seen)))
 	}
 	summarize(facts, seen, fresh, holder)
 	measure(facts.Cluster)
@@ -210,10 +224,13 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	}
 }
 
-func (r *Reconciler) look(key types.NamespacedName, facts targets.Facts) (probe, bool) {
-	seen, fresh := r.observer.Want(observe.Key{Object: key}, func(ctx context.Context) any {
+// look returns the last probe of a target, and keeps probing. Work on a target is a reason to look closely.
+func (r *Reconciler) look(facts targets.Facts, work bool) (probe, bool) {
+	key := observe.Key{Object: client.ObjectKeyFromObject(facts.Cluster)}
+	seen, fresh := r.observer.Want(key, func(ctx context.Context) any {
 		return r.prober.probe(ctx, facts)
 	})
+	r.observer.Closely(key, work)
 	observed, _ := seen.(probe)
 	return observed, fresh
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 )
 
@@ -24,6 +25,13 @@ type Options struct {
 	// Interval is the pause between two looks.
 	Interval time.Duration
 
+	// Longest is what the pause grows to, twice as long after every look that tells nothing new. Where it is not longer than Interval, the
+	// pause does not grow.
+	Longest time.Duration
+
+	// Jitter is the part of itself that is added to a pause at most. Without it, looks that began together stay together.
+	Jitter float64
+
 	// Timeout bounds one look.
 	Timeout time.Duration
 
@@ -32,13 +40,16 @@ type Options struct {
 }
 
 // Observer looks at things and wakes the object that they belong to when something changed. What answers slowly or not at all is
-// looked at less often: the pause grows with the time that looks take.
+// looked at less often, since the pause grows with the time that looks take, and in slots of its own: however many targets are silent, the
+// others do not wait for them.
 type Observer struct {
 	ctx     context.Context //nolint:containedctx // Looks go on from reconcile to reconcile.
 	clock   clock.Clock
 	options Options
 	wake    func(types.NamespacedName)
-	slots   chan struct{}
+
+	// slots are for looks that answered in good time when they were last taken, and slowSlots for the others.
+	slots, slowSlots chan struct{}
 
 	mu    sync.Mutex
 	looks map[Key]*look
@@ -56,13 +67,19 @@ type look struct {
 
 	// notBefore is when the last thing happened that makes earlier observations worthless.
 	notBefore time.Time
+
+	// quiet counts the looks in a row that told nothing new.
+	quiet int
+
+	// closely keeps the pause from growing.
+	closely bool
 }
 
 // New returns an Observer that ends with ctx.
 func New(ctx context.Context, clk clock.Clock, options Options, wake func(types.NamespacedName)) *Observer {
 	return &Observer{
 		ctx: ctx, clock: clk, options: options, wake: wake,
-		slots: make(chan struct{}, options.AtOnce), looks: map[Key]*look{},
+		slots: make(chan struct{}, options.AtOnce), slowSlots: make(chan struct{}, options.AtOnce), looks: map[Key]*look{},
 	}
 }
 
@@ -93,10 +110,30 @@ func (o *Observer) Invalidate(object types.NamespacedName) {
 			continue
 		}
 		l.notBefore = o.clock.Now()
-		select {
-		case l.kick <- struct{}{}:
-		default:
-		}
+		l.hurry()
+	}
+}
+
+// Closely says whether the pause between looks at something stays short even while nothing changes. It concerns what is looked at already.
+func (o *Observer) Closely(key Key, closely bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l, ok := o.looks[key]
+	if !ok || l.closely == closely {
+		return
+	}
+	l.closely = closely
+	if closely {
+		l.hurry()
+	}
+}
+
+// hurry ends a pause, and makes the next ones short again.
+func (l *look) hurry() {
+	l.quiet = 0
+	select {
+	case l.kick <- struct{}{}:
+	default:
 	}
 }
 
@@ -113,21 +150,50 @@ func (o *Observer) Keep(object types.NamespacedName, wanted map[string]bool) {
 }
 
 func (o *Observer) run(ctx context.Context, key Key, l *look) {
+	slots := o.slots
 	for {
 		select {
-		case o.slots <- struct{}{}:
+		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
 		took := o.look(ctx, key, l)
-		<-o.slots
+		<-slots
+		slots = o.slotsFor(took)
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.kick:
-		case <-o.clock.After(max(o.options.Interval, took)):
+		case <-o.clock.After(o.pause(l, took)):
 		}
 	}
+}
+
+// slotsFor are the slots for a look that took so long the last time.
+func (o *Observer) slotsFor(took time.Duration) chan struct{} {
+	if took > o.options.Timeout/2 {
+		return o.slowSlots
+	}
+	return o.slots
+}
+
+// pause is the time until the next look.
+func (o *Observer) pause(l *look, took time.Duration) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	pause := o.options.Interval
+	if !l.closely {
+		for range l.quiet {
+			if pause >= o.options.Longest {
+				break
+			}
+			pause = min(2*pause, o.options.Longest)
+		}
+	}
+	if pause = max(pause, took); o.options.Jitter > 0 {
+		return wait.Jitter(pause, o.options.Jitter)
+	}
+	return pause
 }
 
 // look takes one look and wakes the object if it tells anything new.
@@ -147,6 +213,9 @@ func (o *Observer) look(ctx context.Context, key Key, l *look) (took time.Durati
 	news := !reflect.DeepEqual(seen, l.seen)
 	l.seen, l.begun = seen, begun
 	news = l.isFresh() && (news || stale)
+	if l.quiet++; news {
+		l.quiet = 0
+	}
 	o.mu.Unlock()
 	if news {
 		o.wake(key.Object)

@@ -22,6 +22,7 @@ var (
 // world is an Observer on a clock that stands still, and the thing that it looks at.
 type world struct {
 	*Observer
+	*testing.T
 
 	g     *WithT
 	clock *clocktesting.FakeClock
@@ -35,7 +36,7 @@ type world struct {
 func newWorld(t *testing.T, options Options) *world {
 	t.Helper()
 	w := &world{
-		g: NewWithT(t), clock: clocktesting.NewFakeClock(start), woken: make(chan types.NamespacedName, 64),
+		T: t, g: NewWithT(t), clock: clocktesting.NewFakeClock(start), woken: make(chan types.NamespacedName, 64),
 		begun: make(chan context.Context, 64), tell: make(chan any),
 	}
 	w.Observer = New(t.Context(), w.clock, options, func(key types.NamespacedName) { w.woken <- key })
@@ -118,6 +119,82 @@ func TestSlowLooksAreSeldom(t *testing.T) {
 	w.g.Expect(w.begun).To(BeEmpty())
 	w.clock.Step(time.Second)
 	w.look("a")
+}
+
+// What does not change is looked at less and less often, up to a limit; news make the pause short again.
+func TestQuietThingsAreSeldomLookedAt(t *testing.T) {
+	w := newWorld(t, Options{Interval: 10 * time.Second, Longest: time.Minute, Timeout: time.Hour, AtOnce: 8})
+	w.want(part)
+	w.look("a")
+	w.pauses("a", 10*time.Second, 20*time.Second, 40*time.Second, time.Minute, time.Minute)
+	w.look("b")
+	w.pauses("b", 10*time.Second, 20*time.Second)
+	w.look("b")
+}
+
+// pauses looks at the same again and again, and expects these pauses.
+func (w *world) pauses(seen any, all ...time.Duration) {
+	w.Helper()
+	for i, pause := range all {
+		if i > 0 {
+			w.look(seen)
+		}
+		w.pause(pause - time.Millisecond)
+		w.g.Expect(w.clock.HasWaiters()).To(BeTrue(), "pause %d is %s", i, pause)
+		w.clock.Step(time.Millisecond)
+	}
+}
+
+// Work on something keeps the pause short for as long as it goes on.
+func TestClosely(t *testing.T) {
+	w := newWorld(t, Options{Interval: 10 * time.Second, Longest: time.Minute, Timeout: time.Hour, AtOnce: 8})
+	w.Closely(part, true) // Nothing looks at it yet.
+	w.want(part)
+	w.look("a")
+	w.pauses("a", 10*time.Second, 20*time.Second)
+	w.look("a")
+	w.g.Eventually(w.clock.HasWaiters).Should(BeTrue())
+	w.Closely(part, true)
+	w.look("a") // At once.
+	for range 3 {
+		w.g.Eventually(w.clock.Waiters).Should(Equal(2), "the pause that was cut short, and the next")
+		w.clock.Step(10 * time.Second)
+		w.Closely(part, true) // No change.
+		w.look("a")
+	}
+	w.g.Eventually(w.clock.Waiters).Should(Equal(2))
+	w.Closely(part, false)
+	w.clock.Step(10 * time.Second)
+	w.look("a")
+	w.g.Eventually(w.clock.Waiters).Should(Equal(1), "both are over, and the next has begun")
+	w.clock.Step(10 * time.Second)
+	w.g.Consistently(w.begun, 20*time.Millisecond).ShouldNot(Receive(), "the pause grows again")
+}
+
+func TestJitterAddsToThePause(t *testing.T) {
+	w := newWorld(t, Options{Interval: time.Second, Jitter: 0.5, Timeout: time.Hour, AtOnce: 8})
+	w.want(part)
+	w.look("a")
+	w.pause(999 * time.Millisecond)
+	w.g.Expect(w.begun).To(BeEmpty(), "no pause is shorter")
+	w.clock.Step(501 * time.Millisecond)
+	w.look("a")
+}
+
+// Things that answered slowly do not take the slots of those that answer.
+func TestSlowLooksHaveSlotsOfTheirOwn(t *testing.T) {
+	w := newWorld(t, Options{Interval: time.Second, Timeout: time.Minute, AtOnce: 1})
+	w.want(part)
+	w.g.Eventually(w.begun).Should(Receive())
+	w.clock.Step(31 * time.Second)
+	w.tell <- "a"
+	w.pause(31 * time.Second)
+	w.g.Eventually(w.begun).Should(Receive(), "it is slow, and looks again")
+	other := Key{Object: types.NamespacedName{Namespace: "default", Name: "op-2"}, Part: "x"}
+	w.want(other)
+	w.g.Eventually(w.begun).Should(Receive(), "although the slow one is not done")
+	w.tell <- "b"
+	w.tell <- "b"
 }
 
 // Only observations begun after the last thing that happened count, and the next one is made at once.

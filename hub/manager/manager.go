@@ -45,9 +45,9 @@ const (
 	// workers is how many objects each controller reconciles at once. A reconcile never waits for a target.
 	workers = 50
 
-	// managementQPS and managementBurst bound the requests to the management API.
-	managementQPS   = 100
-	managementBurst = 200
+	// managementQPS makes the hub's requests to the management API wait for nothing but that API: its priority and fairness knows better than
+	// a fixed rate what it can take, and 200 operations that begin at once are some 2,000 requests.
+	managementQPS = -1
 
 	// shutdownTimeout bounds the end of a hub: reconciles are short, and tasks may end anywhere.
 	shutdownTimeout = 10 * time.Second
@@ -86,7 +86,7 @@ type Options struct {
 // Run runs the controllers until ctx ends. Losing the leadership is an error: the process must end with it.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
 	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = managementQPS, managementBurst
+	config.QPS = managementQPS
 	config.UserAgent = "ichor-hub"
 	mgr, err := newManager(config, o)
 	if err != nil {
@@ -155,7 +155,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Credentials: store, Talos: talosPool, Kube: kubePool, Clock: clock.RealClock{},
 		Forgetters: []cluster.Forgetter{talosPool, kubePool}, Probes: orDefault(o.Probes),
 	})
-	if err := clusters.SetupWithManager(mgr, options); err != nil {
+	if err := clusters.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosClusters: %w", err)
 	}
 

@@ -108,6 +108,10 @@ func (p *Pool) drop(key types.NamespacedName) {
 	}
 }
 
+// readBuffer is the size of the buffer that every connection to a machine keeps for what it reads. A target has as many connections as
+// control planes, answers are small, and gRPC's own 32 KiB would be most of what a target costs.
+const readBuffer = 4 << 10
+
 // open prepares a connection; gRPC dials when the first call is made, and again for as long as the client lives. Attempts come
 // close together: a machine that comes back from a reboot must not wait for a back-off that grew meanwhile.
 func open(config *credentials.Talosconfig) (*pooled, error) {
@@ -117,6 +121,7 @@ func open(config *credentials.Talosconfig) (*pooled, error) {
 	}
 	opened := &pooled{version: config.Version, calls: &calls{}}
 	opened.client, err = client.New(context.Background(), client.WithConfigContext(chosen), client.WithGRPCDialOptions(append(way, //nolint:contextcheck // It outlives the call.
+		grpc.WithReadBufferSize(readBuffer),
 		grpc.WithChainUnaryInterceptor(guardUnary, opened.calls.unary),
 		grpc.WithChainStreamInterceptor(guardStream, opened.calls.stream),
 		grpc.WithConnectParams(grpc.ConnectParams{

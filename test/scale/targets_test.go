@@ -85,9 +85,9 @@ type world struct {
 	hub   *hub
 }
 
-// BenchmarkFleet registers a fleet in one hub and measures it: until all is available, idle, with many operations at once, and with a
+// BenchmarkManyTargets registers a fleet in one hub and measures it: until all is available, idle, with many operations at once, and with a
 // part of the fleet behind a black hole. The fleet's processes take their share of the same machine, so times are upper bounds.
-func BenchmarkFleet(b *testing.B) {
+func BenchmarkManyTargets(b *testing.B) {
 	w := &world{B: b, g: NewWithT(b)}
 	var err error
 	w.sizes, err = readSizes()
