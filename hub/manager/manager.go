@@ -111,6 +111,7 @@ func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        s,
 		Cache:                         cacheOptions(),
+		NewClient:                     newClient,
 		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
 		HealthProbeBindAddress:        o.HealthBindAddress,
@@ -147,6 +148,9 @@ func cacheOptions() cache.Options {
 }
 
 func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.CancelCauseFunc) error {
+	if err := indexMachines(ctx, mgr); err != nil {
+		return err
+	}
 	store := &credentials.Store{Reader: mgr.GetClient()}
 	talosPool, kubePool := talos.NewPool(store), kube.NewPool(store)
 	options := controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(o.SharedProcess)}

@@ -16,7 +16,9 @@ import (
 
 func TestProbesHaveADefault(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(orDefault(observe.Options{})).To(Equal(observe.Options{Interval: 10 * time.Second, Timeout: 15 * time.Second, AtOnce: 128}))
+	g.Expect(orDefault(observe.Options{})).To(Equal(observe.Options{
+		Interval: 10 * time.Second, Longest: time.Minute, Jitter: 0.1, Timeout: 15 * time.Second, AtOnce: 128,
+	}))
 	own := observe.Options{Interval: time.Second, Timeout: time.Second, AtOnce: 1}
 	g.Expect(orDefault(own)).To(Equal(own))
 }

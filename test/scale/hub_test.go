@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,8 +30,9 @@ type hub struct {
 	plane   int    // Process ID of its API server.
 	host    string // Address of its API server, as its metrics name it.
 
-	client  client.WithWatch
-	service *service.Service
+	client    client.WithWatch
+	service   *service.Service
+	discovery discovery.DiscoveryInterface
 }
 
 func startHub(ctx context.Context, dir string) (*hub, error) {
@@ -67,6 +69,9 @@ func (h *hub) connect() error {
 	}
 	h.host = server.Host
 	if h.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme.New()}); err != nil {
+		return fmt.Errorf("connecting to the hub's API server: %w", err)
+	}
+	if h.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return fmt.Errorf("connecting to the hub's API server: %w", err)
 	}
 	h.service = &service.Service{Client: h.client, Now: time.Now}

@@ -11,12 +11,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
 )
+
+// first and second are the machines that are rebooted, in this order.
+const first, second = "worker-1", "worker-2"
 
 // atOnce is how many requests the benchmark itself makes at once.
 const atOnce = 16
@@ -24,7 +26,7 @@ const atOnce = 16
 // reboots are what many operations at once took: two reboots of workers queue on each cluster.
 type reboots struct {
 	dispatch []time.Duration // From the creation of an operation on a free target until it holds the lock.
-	handOver []time.Duration // From the release of a lock until the next operation in the queue holds it.
+	handOver []time.Duration // From the completion of an operation until the next one in the queue holds the lock.
 	took     []time.Duration // From the moment that an operation holds the lock until it has completed.
 }
 
@@ -43,7 +45,7 @@ func (h *hub) rebootWorkers(ctx context.Context, round string, clusters []string
 		return nil, fmt.Errorf("watching operations: %w", err)
 	}
 	defer operations.Stop()
-	r := &recorder{created: map[string]time.Time{}, took: map[string]time.Time{}, released: map[string]time.Time{}}
+	r := &recorder{created: map[string]time.Time{}, took: map[string]time.Time{}, completed: map[string]time.Time{}}
 	go func() {
 		for event := range leases.ResultChan() {
 			if lease, ok := event.Object.(*coordinationv1.Lease); ok {
@@ -54,35 +56,31 @@ func (h *hub) rebootWorkers(ctx context.Context, round string, clusters []string
 	if err := h.startReboots(ctx, r, round, clusters); err != nil {
 		return nil, err
 	}
-	completed := map[string]bool{}
 	for event := range operations.ResultChan() {
 		op, ok := event.Object.(*v1alpha1.TalosOperation)
-		if !ok || !r.knows(op.Name) {
-			continue
-		}
-		if op.Status.FailureReason != "" {
+		switch {
+		case !ok:
+		case op.Status.FailureReason != "":
 			return nil, fmt.Errorf("operation %s failed: %s", op.Name, op.Status.FailureReason)
-		}
-		if op.Completed() && !completed[op.Name] {
-			completed[op.Name] = true
-			r.completed(op.Name)
-		}
-		if len(completed) == 2*len(clusters) {
-			return &r.reboots, nil
+		case op.Completed() && r.completes(op.Name) == 2*len(clusters):
+			return r.reboots(round, clusters)
 		}
 	}
-	return nil, fmt.Errorf("%d of %d operations completed: %w", len(completed), 2*len(clusters), ctx.Err())
+	return nil, fmt.Errorf("%d of %d operations completed: %w", len(r.completed), 2*len(clusters), ctx.Err())
 }
+
+// operationName names one of the operations of a round.
+func operationName(cluster, round, worker string) string { return cluster + "-" + round + "-" + worker }
 
 // startReboots creates the first operation of every cluster, and then the second ones. The service would refuse those.
 func (h *hub) startReboots(ctx context.Context, r *recorder, round string, clusters []string) error {
-	for _, worker := range []string{"worker-1", "worker-2"} {
+	for _, worker := range []string{first, second} {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(atOnce)
 		for _, cluster := range clusters {
 			group.Go(func() error {
 				op := &v1alpha1.TalosOperation{
-					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster + "-" + round + "-" + worker},
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: operationName(cluster, round, worker)},
 					Spec: v1alpha1.TalosOperationSpec{
 						ClusterName: cluster, Kind: v1alpha1.NodeKind,
 						Node: &v1alpha1.NodeParameters{Machine: cluster + "-" + worker, Action: v1alpha1.RebootAction},
@@ -101,12 +99,10 @@ func (h *hub) startReboots(ctx context.Context, r *recorder, round string, clust
 
 // recorder notes when it heard of what.
 type recorder struct {
-	mu       sync.Mutex
-	created  map[string]time.Time // By operation.
-	took     map[string]time.Time // When an operation took the lock.
-	released map[string]time.Time // By cluster.
-
-	reboots reboots
+	mu        sync.Mutex
+	created   map[string]time.Time // By operation.
+	took      map[string]time.Time // When an operation took the lock.
+	completed map[string]time.Time
 }
 
 func (r *recorder) creates(op string) {
@@ -115,36 +111,38 @@ func (r *recorder) creates(op string) {
 	r.created[op] = time.Now()
 }
 
-func (r *recorder) knows(op string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.created[op].IsZero()
-}
-
-// lock takes note of a change of a lock.
+// lock takes note of who holds a lock.
 func (r *recorder) lock(lease *coordinationv1.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, cluster := time.Now(), lease.Labels[clusterv1.ClusterNameLabel]
-	holder, held := lock.HolderOf(lease).OperationKey()
-	switch {
-	case !held:
-		r.released[cluster] = now
-	case r.created[holder.Name].IsZero() || !r.took[holder.Name].IsZero():
-	default:
-		r.took[holder.Name] = now
-		if released := r.released[cluster]; released.After(r.created[holder.Name]) {
-			r.reboots.handOver = append(r.reboots.handOver, now.Sub(released))
-		} else {
-			r.reboots.dispatch = append(r.reboots.dispatch, now.Sub(r.created[holder.Name]))
-		}
+	if holder, held := lock.HolderOf(lease).OperationKey(); held && r.took[holder.Name].IsZero() {
+		r.took[holder.Name] = time.Now()
 	}
 }
 
-func (r *recorder) completed(op string) {
+// completes takes note of the end of an operation, and says how many have ended that were created here.
+func (r *recorder) completes(op string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if took := r.took[op]; !took.IsZero() {
-		r.reboots.took = append(r.reboots.took, time.Since(took))
+	if !r.created[op].IsZero() && r.completed[op].IsZero() {
+		r.completed[op] = time.Now()
 	}
+	return len(r.completed)
+}
+
+// reboots is what was noted of a round. The two watches are not ordered, so the lock may seem to change hands before it is given back.
+func (r *recorder) reboots(round string, clusters []string) (*reboots, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result := &reboots{}
+	for _, cluster := range clusters {
+		a, b := operationName(cluster, round, first), operationName(cluster, round, second)
+		if r.took[a].IsZero() || r.took[b].Before(r.took[a]) {
+			return nil, fmt.Errorf("%s took the lock at %s, and %s, which is behind it, at %s", a, r.took[a], b, r.took[b])
+		}
+		result.dispatch = append(result.dispatch, r.took[a].Sub(r.created[a]))
+		result.handOver = append(result.handOver, max(0, r.took[b].Sub(r.completed[a])))
+		result.took = append(result.took, r.completed[a].Sub(r.took[a]), r.completed[b].Sub(r.took[b]))
+	}
+	return result, nil
 }

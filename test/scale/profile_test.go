@@ -47,3 +47,16 @@ func (h *hub) saveProfile(ctx context.Context, kind, path string) error {
 	_, err = io.Copy(file, response.Body)
 	return err
 }
+
+// saveRequests saves what the API server has counted so far, in the same directory.
+func (h *hub) saveRequests(ctx context.Context, name string) error {
+	dir := os.Getenv("ICHOR_SCALE_PROFILES")
+	if dir == "" {
+		return nil
+	}
+	text, err := h.discovery.RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
+	if err != nil {
+		return fmt.Errorf("reading the metrics of the API server: %w", err)
+	}
+	return os.WriteFile(filepath.Join(dir, name+"-apiserver.txt"), text, 0o600)
+}

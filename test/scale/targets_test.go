@@ -269,10 +269,12 @@ func (w *world) measureLists(ctx context.Context, name string) {
 func (w *world) measureOperations(ctx context.Context, name string, from []string) {
 	before, err := w.hub.usage(ctx, w.fleet)
 	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(w.hub.saveRequests(ctx, name+"-before")).To(Succeed())
 	begun := time.Now()
 	result, err := w.hub.rebootWorkers(ctx, name, from[:max(w.sizes.clusters/busyPart, 1)])
 	w.g.Expect(err).NotTo(HaveOccurred())
 	took := time.Since(begun)
+	w.g.Expect(w.hub.saveRequests(ctx, name+"-after")).To(Succeed())
 	after, err := w.hub.usage(ctx, w.fleet)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.report(took.Seconds(), "s/operations-"+name)
