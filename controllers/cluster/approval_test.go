@@ -5,7 +5,9 @@ package cluster
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -22,6 +25,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/observe"
+	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/providers/kube"
 )
 
@@ -129,6 +133,56 @@ func TestLockHolder(t *testing.T) {
 	holder, err = r.lockHolder(t.Context(), c1)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(holder).To(Equal("ichor-controller/op/default/op-1"))
+}
+
+// reads counts how often Secrets are read, which every probe begins with.
+type reads struct {
+	client.Reader
+	count chan struct{}
+}
+
+func (r reads) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if strings.HasSuffix(key.Name, "-talosconfig") {
+		r.count <- struct{}{}
+	}
+	return r.Reader.Get(ctx, key, object, options...)
+}
+
+// A target that nothing happens to is looked at less and less often, but not while an operation holds its lock.
+func TestWorkIsLookedAtClosely(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := world(t)
+	clk := clocktesting.NewFakeClock(now)
+	options := observe.Options{Interval: 10 * time.Second, Longest: time.Minute, Timeout: time.Hour, AtOnce: 1}
+	r.observer = observe.New(t.Context(), clk, options, func(types.NamespacedName) {})
+	probed := reads{r.Client, make(chan struct{}, 64)}
+	r.prober = prober{credentials: &credentials.Store{Reader: probed}, clock: clk}
+	reconciles := func() {
+		t.Helper()
+		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: c1})
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	reconciles()
+	g.Eventually(probed.count).Should(Receive())
+	g.Eventually(clk.Waiters).Should(Equal(1))
+	clk.Step(10 * time.Second)
+	g.Eventually(probed.count).Should(Receive())
+	g.Eventually(clk.Waiters).Should(Equal(1))
+	clk.Step(10 * time.Second)
+	g.Consistently(probed.count, 20*time.Millisecond).ShouldNot(Receive(), "nothing has changed")
+
+	g.Expect(r.Client.Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1-ichor-lock"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("ichor-controller/op/default/op-1")},
+	})).To(Succeed())
+	reconciles()
+	g.Eventually(probed.count).Should(Receive(), "at once")
+	g.Eventually(clk.Waiters).Should(Equal(2), "the pause that was cut short, and the next")
+	clk.Step(10 * time.Second)
+	g.Eventually(probed.count).Should(Receive())
+	g.Eventually(clk.Waiters).Should(Equal(1))
+	clk.Step(10 * time.Second)
+	g.Eventually(probed.count).Should(Receive(), "the pause does not grow")
 }
 
 func TestIgnoreRaces(t *testing.T) {

@@ -51,8 +51,8 @@ type found struct {
 	rejected bool
 }
 
-// kubernetesTimeout bounds what a probe asks of the Kubernetes API, so that a silent one leaves time to ask the machines.
-const kubernetesTimeout = 5 * time.Second
+// kubernetesPart is which part of a probe's time the Kubernetes API gets, so that a silent one leaves the rest for the machines.
+const kubernetesPart = 3
 
 // prober takes probes.
 type prober struct {
@@ -75,8 +75,11 @@ func (p prober) probe(ctx context.Context, facts targets.Facts) probe {
 }
 
 func (p prober) askKubernetesAndOwner(ctx context.Context, t target.Target, cluster *v1alpha1.TalosCluster, seen *probe) {
-	ctx, cancel := context.WithTimeout(ctx, kubernetesTimeout)
-	defer cancel()
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/kubernetesPart)
+		defer cancel()
+	}
 	if !seen.kubeconfig.unusable {
 		p.askKubernetes(ctx, t, seen)
 	}

@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/providers/kube"
 	kubefake "ichor.maesh.dev/hub/providers/kube/fake"
 	"ichor.maesh.dev/hub/providers/talos"
@@ -169,4 +172,41 @@ func TestAskTellsEtcdTrouble(t *testing.T) {
 		address: "10.0.0.1", role: "ControlPlane", facts: talos.Machine{NodeName: "cp-1", UUID: "u1"},
 		etcdTrouble: "Unimplemented: status is only available on control plane nodes",
 	}))
+}
+
+// silent is a Kubernetes API that does not answer.
+type silent struct{ kube.Provider }
+
+func (silent) Reader(ctx context.Context, _ target.Target) (kube.Reader, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// timely are machines that answer as long as there is time.
+type timely struct{ talos.Provider }
+
+func (m timely) Reader(ctx context.Context, t target.Target) (talos.Reader, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return m.Provider.Reader(ctx, t)
+}
+
+// A silent Kubernetes API must not make the machines look silent, too.
+func TestSilentKubernetesLeavesTimeForTheMachines(t *testing.T) {
+	g := NewWithT(t)
+	machines := talosfake.New()
+	machines.Add("10.0.0.1", talos.Machine{NodeName: "cp-1", UUID: "u1"}, &talos.Etcd{MemberID: 1, Leader: 1})
+	both := secrets(t, "os:admin")
+	c := newClient(t, both[0], both[1])
+	p := prober{
+		credentials: &credentials.Store{Reader: c}, talos: timely{machines}, kube: silent{}, clock: clocktesting.NewFakePassiveClock(now),
+		lookup: func(context.Context, string) ([]string, error) { return nil, nil },
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	seen := p.probe(ctx, targets.Facts{Cluster: &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}}})
+	g.Expect(seen.kubeTrouble).NotTo(BeEmpty())
+	g.Expect(seen.machines).To(HaveKey("10.0.0.1"))
+	g.Expect(seen.machines["10.0.0.1"].facts.UUID).To(Equal("u1"))
 }

@@ -51,7 +51,7 @@ import (
 
 // Probes says how often targets are probed: a target that does not change once a minute, so that a thousand of them are no load, and one
 // that changes, or that an operation works on, every ten seconds.
-var Probes = observe.Options{Interval: 10 * time.Second, Longest: time.Minute, Jitter: 0.1, Timeout: 15 * time.Second, AtOnce: 128}
+var Probes = observe.Options{Interval: 10 * time.Second, Longest: time.Minute, Jitter: 0.1, Timeout: 15 * time.Second, AtOnce: 64}
 
 // Forgetter lets go of what it keeps about a target.
 type Forgetter interface {

@@ -17,7 +17,7 @@ import (
 func TestProbesHaveADefault(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(orDefault(observe.Options{})).To(Equal(observe.Options{
-		Interval: 10 * time.Second, Longest: time.Minute, Jitter: 0.1, Timeout: 15 * time.Second, AtOnce: 128,
+		Interval: 10 * time.Second, Longest: time.Minute, Jitter: 0.1, Timeout: 15 * time.Second, AtOnce: 64,
 	}))
 	own := observe.Options{Interval: time.Second, Timeout: time.Second, AtOnce: 1}
 	g.Expect(orDefault(own)).To(Equal(own))
