@@ -45,13 +45,13 @@ type sizes struct {
 
 // phases are what is measured once all clusters are available.
 var phases = map[string]func(*world, context.Context){
-	"idle":       func(w *world, ctx context.Context) { w.measureIdle(ctx, "idle"); w.measureLists(ctx, "idle") },
+	"idle":       (*world).idle,
 	"operations": func(w *world, ctx context.Context) { w.measureOperations(ctx, "all", w.fleet.clusters) },
 	"blackhole":  (*world).blackhole,
 }
 
 func readSizes() (s sizes, err error) {
-	s = sizes{clusters: 1000, settle: time.Minute, idle: 2 * time.Minute, phases: []string{"idle", "operations", "blackhole"}}
+	s = sizes{clusters: 1000, settle: 75 * time.Second, idle: 75 * time.Second, phases: []string{"idle", "operations", "blackhole"}}
 	if text := os.Getenv("ICHOR_SCALE_PHASES"); text != "" {
 		s.phases = strings.Split(text, ",")
 		for _, phase := range s.phases {
@@ -216,12 +216,20 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (w *world) measureIdle(ctx context.Context, name string) {
-	pause(ctx, w.sizes.settle)
+// idle lists while the hub settles: it takes two minutes from the last change until every target is looked at once a minute.
+func (w *world) idle(ctx context.Context) {
+	settled := time.Now().Add(w.sizes.settle)
+	w.measureLists(ctx, "idle")
+	pause(ctx, time.Until(settled))
+	w.measureUse(ctx, "idle", w.sizes.idle)
+}
+
+// measureUse measures what the processes take while nobody asks anything of them.
+func (w *world) measureUse(ctx context.Context, name string, length time.Duration) {
 	w.g.Expect(w.hub.saveProfiles(ctx, name, "profile", "heap", "goroutine")).To(Succeed())
 	before, err := w.hub.usage(ctx, w.fleet)
 	w.g.Expect(err).NotTo(HaveOccurred())
-	pause(ctx, w.sizes.idle)
+	pause(ctx, length)
 	after, err := w.hub.usage(ctx, w.fleet)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	seconds := after.at.Sub(before.at).Seconds()
@@ -313,7 +321,7 @@ func (w *world) blackhole(ctx context.Context) {
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.report(quantile(shown, 0.5).Seconds(), "s/outage-shows-p50")
 	w.report(quantile(shown, 1).Seconds(), "s/outage-shows-all")
-	w.measureIdle(ctx, "blackhole")
+	w.measureUse(ctx, "blackhole", w.sizes.idle/2)
 	w.measureLists(ctx, "blackhole")
 	w.measureOperations(ctx, "blackhole", left)
 }
