@@ -37,7 +37,8 @@ func refuseWrongFiles(ctx context.Context, w *world) {
 	as := func(data []byte) func(string) string { return func(string) string { return string(data) } }
 	user := func(fields string) func(string) string {
 		return func(data string) string {
-			return data[:strings.Index(data, "    client-certificate-data:")] + "    " + fields + "\n"
+			before, _, _ := strings.Cut(data, "    client-certificate-data:")
+			return before + "    " + fields + "\n"
 		}
 	}
 	reader, err := one.TalosconfigFor("os:reader")
