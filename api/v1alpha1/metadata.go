@@ -49,6 +49,9 @@ const (
 	// hub wrote down on the target. The hub removes it when that is done.
 	TakeOverAnnotation = "ichor.maesh.dev/take-over"
 
+	// DeleteForMoveAnnotation is put on objects by "clusterctl move" before it deletes them: they go on elsewhere. It is Cluster API's.
+	DeleteForMoveAnnotation = "clusterctl.cluster.x-k8s.io/delete-for-move"
+
 	// BlockMoveAnnotation on any object of a Cluster makes "clusterctl move" wait. It is Cluster API's; its value says whose block it is.
 	BlockMoveAnnotation = "clusterctl.cluster.x-k8s.io/block-move"
 

@@ -168,6 +168,10 @@ type UnitStatus struct {
 	// +optional
 	Outcome *CallOutcome `json:"outcome,omitempty"`
 
+	// unknownSince is when an attempt of the step first ended without anybody knowing how. What later attempts answer does not tell.
+	// +optional
+	UnknownSince metav1.Time `json:"unknownSince,omitempty,omitzero"`
+
 	// failureTime is when the unit failed. It is there only while the operation waits for a retry.
 	// +optional
 	FailureTime metav1.Time `json:"failureTime,omitempty,omitzero"`

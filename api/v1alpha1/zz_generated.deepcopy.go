@@ -819,6 +819,7 @@ func (in *UnitStatus) DeepCopyInto(out *UnitStatus) {
 		*out = new(CallOutcome)
 		(*in).DeepCopyInto(*out)
 	}
+	in.UnknownSince.DeepCopyInto(&out.UnknownSince)
 	in.FailureTime.DeepCopyInto(&out.FailureTime)
 	if in.Steps != nil {
 		in, out := &in.Steps, &out.Steps

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -86,13 +87,22 @@ type helper struct {
 
 func (h helper) answer(op *v1alpha1.TalosOperation) answer {
 	if h.command == nil {
-		return answer{doing: "waiting", who: "nobody: it goes on by itself", command: see(op)}
+		return answer{doing: "waiting", who: cmp.Or(h.who, "nobody") + "; it goes on by itself then", command: see(op)}
 	}
 	return answer{doing: "nothing", who: h.who, command: h.command(op)}
 }
 
-// helpers are the rows of the pause table by reason. What is not here is a gate, which time opens.
+// helpers are the rows of the pause table by reason, and the gates: those have no command of their own, and open by themselves once what
+// they wait for is there.
 var helpers = map[string]helper{
+	v1alpha1.TargetReachableGate:    {"whoever makes the cluster reachable", nil},
+	v1alpha1.TargetOwnedGate:        {"whoever declared the cluster", nil},
+	v1alpha1.EtcdHealthyGate:        {"whoever mends etcd", nil},
+	v1alpha1.ControlPlanesReadyGate: {"whoever mends the control plane", nil},
+	v1alpha1.MachineSettledGate:     {"the machine", nil},
+	v1alpha1.MachinesDiscoveredGate: {"whoever names or removes the machines that do not match", nil},
+	v1alpha1.MachineKnownGate:       {"whoever approves the machine", nil},
+	v1alpha1.WorkersAvailableGate:   {"whoever took the workers away", nil},
 	v1alpha1.ClusterPausedReason: {"whoever paused the Cluster", func(op *v1alpha1.TalosOperation) string {
 		return fmt.Sprintf(`kubectl patch cluster %s -n %s --type merge -p '{"spec":{"paused":false}}'`, op.Spec.ClusterName, op.Namespace)
 	}},
@@ -125,7 +135,14 @@ func of(op *v1alpha1.TalosOperation, verb string) string {
 
 func resume(op *v1alpha1.TalosOperation) string { return of(op, "resume") }
 
+// see shows what a gate waits for. Where a worker is cordoned by an operation, that operation is the one to ask about.
 func see(op *v1alpha1.TalosOperation) string {
+	message := messageOf(op.Status.Conditions, v1alpha1.ProgressingCondition)
+	if _, rest, found := strings.Cut(message, `cordoned by TalosOperation "`); found {
+		key, _, _ := strings.Cut(rest, `"`)
+		namespace, name, _ := strings.Cut(key, "/")
+		return fmt.Sprintf("ichor operation get %s -n %s", name, namespace)
+	}
 	return fmt.Sprintf("ichor cluster get %s -n %s", op.Spec.ClusterName, op.Namespace)
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/gate"
 )
 
 // messageLimit bounds every message in status.
@@ -142,8 +143,8 @@ func setProgressing(s *scope) {
 		reason = v1alpha1.NotProgressingReason
 	case len(s.working) > 0:
 		status, reason, message = metav1.ConditionTrue, v1alpha1.ProgressingReason, s.workingOn()
-	case len(s.waiting) > 0 && s.waiting[0].Gate != v1alpha1.StartingReason:
-		reason, message = s.waiting[0].Gate, s.waiting[0].Message
+	case s.gateWait() != nil:
+		reason, message = s.gateWait().Gate, s.gateWait().Message
 	case !holdsLock(s.op):
 		reason = v1alpha1.NotStartedReason
 	default:
@@ -163,13 +164,21 @@ func (s *scope) keepProgressing() {
 
 // settlingOn says what goes on while the operation settles, and what that waits for.
 func (s *scope) settlingOn() string {
-	doing := s.workingOn()
-	for _, wait := range s.waiting {
-		if wait.Gate != v1alpha1.StartingReason {
-			return strings.TrimPrefix(doing+", ", ", ") + "waiting at gate " + wait.Gate + ": " + wait.Message
+	doing, wait := s.workingOn(), s.gateWait()
+	if wait == nil {
+		return doing
+	}
+	return strings.TrimPrefix(doing+", ", ", ") + "waiting at gate " + wait.Gate + ": " + wait.Message
+}
+
+// gateWait is the first gate that a unit waits at; nil while units only wait to be looked at.
+func (s *scope) gateWait() *gate.Wait {
+	for i := range s.waiting {
+		if s.waiting[i].Gate != v1alpha1.StartingReason {
+			return &s.waiting[i]
 		}
 	}
-	return doing
+	return nil
 }
 
 func (s *scope) workingOn() string {

@@ -139,7 +139,7 @@ var _ = Describe("A gate that is overridden", func() {
 		op := f.create(ctx, "up", spec)
 		Eventually(now(ctx, op)).Should(beCompleted())
 		Eventually(f.events(ctx, op)).Should(ContainElement(
-			"Warning GateOverridden: gate WorkersAvailable is overridden for machine c-w1: 1 of at most 1 workers are away: c-w2"))
+			"Warning GateOverridden: gate WorkersAvailable is overridden for machine c-w1: 1 of at most 1 workers are away: c-w2 (cordoned)"))
 	})
 })
 
@@ -178,7 +178,7 @@ var _ = Describe("A cluster without its Kubernetes API", func() {
 })
 
 var _ = Describe("An upgrade of five control planes and three workers", func() {
-	It("takes the control planes one by one, the leader last, and a third of the workers at a time", func(ctx SpecContext) {
+	It("takes the control planes one by one, the leader last, and two thirds of the workers at a time", func(ctx SpecContext) {
 		f := newFleet(ctx, 5, 3)
 		var mu sync.Mutex
 		var order []string
@@ -189,13 +189,20 @@ var _ = Describe("An upgrade of five control planes and three workers", func() {
 			defer mu.Unlock()
 			order = append(order, now.NodeName)
 		}
+		first, second := f.kube.HangBefore("Drain", "w1"), f.kube.HangBefore("Drain", "w2")
 		f.startHub()
 		spec := upgrade()
-		spec.MaxUnavailable = ptr.To(intstr.FromString("34%")) // Of three that is one.
+		spec.MaxUnavailable = ptr.To(intstr.FromString("67%")) // Of three that is two.
 		op := f.create(ctx, "up", spec)
+		Eventually(first.Reached, time.Minute).Should(BeClosed())
+		Eventually(second.Reached).Should(BeClosed())
+		Consistently(func() []string { return f.calls("InstallImage") }, 300*time.Millisecond).ShouldNot(ContainElement("InstallImage w3"))
+		first.Release()
+		second.Release()
 		Eventually(now(ctx, op), time.Minute).Should(beCompleted())
 		mu.Lock()
 		defer mu.Unlock()
-		Expect(order).To(Equal([]string{"cp2", "cp3", "cp4", "cp5", "cp1", "w1", "w2", "w3"}))
+		Expect(order[:5]).To(Equal([]string{"cp2", "cp3", "cp4", "cp5", "cp1"}))
+		Expect(order[5:]).To(ConsistOf("w1", "w2", "w3"))
 	})
 })

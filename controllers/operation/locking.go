@@ -20,19 +20,23 @@ import (
 // acquire takes the lock, or waits for whoever has it or comes first.
 func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err error) {
 	if holdsLock(s.op) {
+		if yields, err := r.yield(ctx, s); yields || err != nil {
+			return true, err
+		}
 		ready, err := r.enter(ctx, s)
 		return !ready, err
 	}
+	unsafe := s.Cluster.Annotations[v1alpha1.UnsafeAnnotation]
 	first, err := r.ahead(ctx, s)
 	if err != nil {
 		return true, err
 	}
-	if first != nil {
+	if first != nil && unsafe != s.op.Name { // Inside its own window nobody comes before it.
 		if s.why, err = r.queued(ctx, s, first); s.why != nil || err != nil {
 			return true, err
 		}
 	}
-	if unsafe := s.Cluster.Annotations[v1alpha1.UnsafeAnnotation]; unsafe != "" && unsafe != s.op.Name {
+	if unsafe != "" && unsafe != s.op.Name {
 		s.why = unsafeWindow(s.Cluster, unsafe)
 		return true, nil
 	}
@@ -47,6 +51,27 @@ func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err erro
 	setLock(s.op, metav1.ConditionTrue, v1alpha1.LockHeldReason)
 	s.event(v1alpha1.LockTakenEvent, "Lock", "took the lock of cluster %s", s.op.Spec.ClusterName)
 	return true, nil // Status first: it wakes us.
+}
+
+// yield gives the lock to an operation that has machines half-way and is able to go on with them. This one has none in hand, and might
+// wait for those very machines.
+func (r *Reconciler) yield(ctx context.Context, s *scope) (yields bool, err error) {
+	if s.unfinished() {
+		return false, nil
+	}
+	first, err := r.ahead(ctx, s)
+	if err != nil || first == nil || !halfWay(first) {
+		return false, err
+	}
+	now := &v1alpha1.TalosOperation{} // The cache may not have heard yet that it is over.
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(first), now); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if !r.wantsLock(now) || !halfWay(now) {
+		return false, nil
+	}
+	s.why = comesFirst(now)
+	return true, r.release(ctx, s)
 }
 
 // begin captures the target, as it is now and not as a cache remembers it. If that is refused, the lock goes back.
@@ -111,7 +136,7 @@ func (r *Reconciler) enter(ctx context.Context, s *scope) (ready bool, err error
 		}
 		return false, nil
 	}
-	memory.entered, memory.trusted = true, false
+	memory.entered, memory.trusted, memory.shielded = true, false, ""
 	r.observer.Invalidate(s.key)
 	return true, nil
 }
@@ -135,7 +160,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) error {
 		return err
 	}
 	memory := r.remember(s.key)
-	memory.entered, memory.trusted = false, false
+	memory.entered, memory.trusted, memory.shielded = false, false, ""
 	if holdsLock(s.op) {
 		s.event(v1alpha1.LockReleasedEvent, "Unlock", "gave back the lock of cluster %s", s.op.Spec.ClusterName)
 		setLock(s.op, metav1.ConditionFalse, v1alpha1.LockReleasedReason)
@@ -147,7 +172,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) error {
 func (r *Reconciler) takeOver(s *scope) lock.TakeOver {
 	return func(ctx context.Context, holder lock.Holder) (bool, error) {
 		free, err := r.mayTakeOver(ctx, holder)
-		if free && err == nil {
+		if free && err == nil && r.hasFailed(ctx, holder) { // Who is over gives the lock back anyway.
 			s.event(v1alpha1.LockTakenOverEvent, "Lock", "took the lock of cluster %s over from %s, which does not need it any more", s.op.Spec.ClusterName, holder)
 		}
 		return free, err
@@ -161,6 +186,13 @@ func (r *Reconciler) releaseUnknown(ctx context.Context, s *scope) error {
 		return err
 	}
 	return r.release(ctx, s)
+}
+
+// hasFailed says whether a holder is an operation that has failed.
+func (r *Reconciler) hasFailed(ctx context.Context, holder lock.Holder) bool {
+	key, ok := holder.OperationKey()
+	op := &v1alpha1.TalosOperation{}
+	return ok && r.Client.Get(ctx, key, op) == nil && op.Status.FailureReason != ""
 }
 
 // mayTakeOver frees the lock of an operation that is gone, over, or paused by a failed step from which others are safe. It asks the

@@ -130,6 +130,8 @@ func (r *Reconciler) frees(ctx context.Context, holder lock.Holder) string {
 		return fmt.Sprintf("it has failed and %s; retry it with: ichor operation resume %s", unsafe, op.Name)
 	case op.Paused():
 		return fmt.Sprintf("it is paused; this operation starts after: ichor operation resume %s", op.Name)
+	case reasonToStand(op).Reason != "" && holdsLock(op):
+		return fmt.Sprintf("it stands (%s); see: ichor operation get %s", reasonToStand(op).Reason, op.Name)
 	}
 	return "this operation starts when it finishes"
 }
@@ -142,8 +144,12 @@ func unsafeWindow(cluster *v1alpha1.TalosCluster, operation string) *pause {
 }
 
 func comesFirst(other *v1alpha1.TalosOperation) *pause {
-	return &pause{reason: v1alpha1.ClusterLockHeldReason, message: fmt.Sprintf(
-		"%s was created earlier and goes first; this operation starts when it finishes", lock.Operation(other))}
+	why := "was created earlier and goes first"
+	if halfWay(other) {
+		why = "has machines in hand and goes first"
+	}
+	return &pause{reason: v1alpha1.ClusterLockHeldReason, message: explain(
+		fmt.Sprintf("%s %s", lock.Operation(other), why), "this operation starts when it finishes")}
 }
 
 // statusLost says that an operation had begun and nothing of it is left in status.

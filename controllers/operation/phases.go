@@ -82,6 +82,9 @@ func (r *Reconciler) collect(s *scope) {
 			continue
 		}
 		unit.Outcome = ptr.To(result.outcome)
+		if result.unknown {
+			s.leaveUnknown(&unit, r.Clock.Now())
+		}
 		if result.resolvedImage != "" {
 			unit.ResolvedImage = result.resolvedImage
 		}
@@ -180,9 +183,13 @@ func (r *Reconciler) deleted(ctx context.Context, s *scope) (gone bool, err erro
 		return client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err) // The cache is behind: it is gone, and has nothing to take.
 	}
 	switch {
+	case s.op.Annotations[v1alpha1.DeleteForMoveAnnotation] != "": // It goes on elsewhere, and so does what it holds.
 	case s.forced():
 		s.event(v1alpha1.ForceDeletedEvent, "Delete", "deleted by force, and its machines are left as they are: %s", s.unfinishedWork())
-	case s.Cluster != nil && s.executor != nil && s.unfinished() && !statusLost(s.op):
+	case s.Cluster != nil && s.executor == nil && s.unfinished():
+		s.blocked = explain("this hub does not know the kind, and cannot settle it", s.wayOut("upgrade the hub"))
+		return false, nil
+	case s.Cluster != nil && s.unfinished() && !statusLost(s.op):
 		if settled, err := r.settleForGood(ctx, s); err != nil || !settled {
 			return false, err
 		}
@@ -217,16 +224,20 @@ func (r *Reconciler) settleForGood(ctx context.Context, s *scope) (settled bool,
 		return true, nil
 	}
 	if unsafe := r.unsafeFailure(s.op); unsafe != "" {
-		s.blocked = explain(unsafe, fmt.Sprintf("retry it with: ichor operation resume %s; or leave it as it is with annotation %s=%s on the operation",
-			s.op.Name, v1alpha1.ForceDeleteAnnotation, v1alpha1.ForceDeleteRequested))
+		s.blocked = explain(unsafe, s.wayOut("retry it with: ichor operation resume "+s.op.Name))
 	}
 	return false, nil
 }
 
+// wayOut says what ends a deletion that is blocked.
+func (s *scope) wayOut(first string) string {
+	return fmt.Sprintf("%s; or leave it as it is with annotation %s=%s on the operation", first, v1alpha1.ForceDeleteAnnotation, v1alpha1.ForceDeleteRequested)
+}
+
 // retry clears a failure once somebody asked for it: first in status, then the request goes, then steps are taken.
 func (r *Reconciler) retry(ctx context.Context, s *scope) (stop bool, err error) {
-	if s.op.Annotations[v1alpha1.RetryAnnotation] != v1alpha1.RetryRequested {
-		return false, nil
+	if s.op.Annotations[v1alpha1.RetryAnnotation] != v1alpha1.RetryRequested || s.Cluster == nil || s.executor == nil {
+		return false, nil // A hub that cannot go on does not take note, either.
 	}
 	lost := statusLost(s.op) && s.op.Status.FailureReason != ""
 	if s.op.Status.FailureReason == "" || (lost && !s.traits.Repeatable) {
@@ -266,10 +277,12 @@ func (r *Reconciler) beginAnew(ctx context.Context, s *scope) error {
 	})
 }
 
-// retryAt is the step at which a retry begins. One that gates guard, and that has left nothing behind, begins at the very beginning.
+// retryAt is the step at which a retry begins. One that gates guard begins at the very beginning, unless nobody knows how far it came: then
+// the machine is half-way, and repeating the step is the way on.
 func (r *Reconciler) retryAt(s *scope, unit v1alpha1.UnitStatus) v1alpha1.OperationStep {
 	step := cmp.Or(unit.RetryStep, unit.Step)
-	if declared := s.steps[step]; declared.Gated && declared.Repeat == kind.Safe {
+	unsafe := s.executor.Unsafe(kind.Unit{Status: unit, Machine: s.Machine(unit.Name)})
+	if declared := s.steps[step]; declared.Gated && declared.Repeat == kind.Safe && unsafe == "" {
 		return ""
 	}
 	return step
@@ -322,7 +335,7 @@ func (r *Reconciler) settleFor(ctx context.Context, s *scope, why *pause) error 
 	case stop:
 		return nil
 	}
-	if r.settle(s) && why.releases && len(s.failed()) == 0 { // A machine that failed half-way is nobody else's.
+	if r.settle(s) && why.releases && r.unsafeFailure(s.op) == "" { // A machine that failed half-way is nobody else's.
 		return r.release(ctx, s)
 	}
 	return nil

@@ -100,6 +100,9 @@ type memory struct {
 
 	// trusted says that the record on the target was compared with status since then.
 	trusted bool
+
+	// shielded is for which stage the target was kept from being moved.
+	shielded string
 }
 
 // Looks is how what a running operation waits for is looked at, unless a test is in a hurry.
@@ -189,6 +192,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, ignoreRaces(err)
 	}
 	if err := r.persist(ctx, op, s); err != nil {
+		if apierrors.IsConflict(err) {
+			r.doubt(s.key)
+		}
 		return ctrl.Result{}, ignoreRaces(err)
 	}
 	r.observer.Keep(s.key, s.wanted)
@@ -212,7 +218,11 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*v1alp
 		}
 		return nil, client.IgnoreNotFound(err)
 	}
-	if written := r.remember(key).written; written != nil && written.UID == op.UID {
+	written := r.remember(key).written
+	if written != nil && written.UID != op.UID {
+		r.forget(key) // Another one of the same name begins with nothing.
+	}
+	if written != nil && written.UID == op.UID {
 		if order, err := resourceversion.CompareResourceVersion(op.ResourceVersion, written.ResourceVersion); err == nil && order < 0 {
 			return written.DeepCopy(), nil
 		}
@@ -229,6 +239,12 @@ func (r *Reconciler) remember(key types.NamespacedName) *memory {
 		r.memory[key] = m
 	}
 	return m
+}
+
+// doubt makes a process look again at an operation that somebody else has written: even the API server may have been put back.
+func (r *Reconciler) doubt(key types.NamespacedName) {
+	memory := r.remember(key)
+	memory.written, memory.trusted = nil, false
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
@@ -279,7 +295,7 @@ func (r *Reconciler) patchMetadata(ctx context.Context, op *v1alpha1.TalosOperat
 func (r *Reconciler) persist(ctx context.Context, read *v1alpha1.TalosOperation, s *scope) error {
 	summarize(s)
 	if err := r.guardMachines(ctx, s); err != nil {
-		return err
+		return fmt.Errorf("guarding machines of TalosOperation %s: %v", s.key, err) //nolint:errorlint // A race for a Machine is tried again.
 	}
 	if !apiequality.Semantic.DeepEqual(read.Status, s.op.Status) {
 		if err := r.Client.Status().Update(ctx, s.op); err != nil {

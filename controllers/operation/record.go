@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
@@ -39,19 +41,20 @@ func (r *Reconciler) trust(ctx context.Context, s *scope) (stop bool, err error)
 	case view.RecordTrouble != "" && !s.traits.RecordOptional:
 		s.waiting = append(s.waiting, recordUnread(view.RecordTrouble))
 		return true, nil
-	case view.RecordTrouble == "":
-		if !r.owned(s, view.Record) {
-			return true, nil
-		}
-		older, err := r.older(ctx, s, view.Record)
-		if err != nil {
-			return true, err
-		}
-		if older {
-			s.loseStatus()
-			return true, nil
-		}
+	case view.RecordTrouble != "":
+		return false, nil // It is compared as soon as it can be read.
+	case !r.owned(s, view.Record):
+		return true, nil
 	}
+	older, err := r.older(ctx, s, view.Record)
+	if err != nil {
+		return true, err
+	}
+	if older {
+		s.loseStatus()
+		return true, nil
+	}
+	s.op.Status.Sequence = max(s.op.Status.Sequence, view.Record.Sequence) // A backup of now is told from one of before by this.
 	memory.trusted = true
 	return false, nil
 }
@@ -85,7 +88,7 @@ func (r *Reconciler) older(ctx context.Context, s *scope, record kube.Record) (b
 	case record.OperationID == lock.OperationID(s.op):
 		return true, nil
 	case s.op.Status.Sequence == 0:
-		return false, nil // It has begun nothing, and others have before it.
+		return false, nil // It has not been compared before, and others have begun things.
 	}
 	others, err := r.ofCluster(ctx, s.clusterKey())
 	for i := range others {
@@ -139,7 +142,7 @@ func (r *Reconciler) recording(s *scope, stage string, do func(context.Context) 
 	cluster, g, optional := s.kind.Cluster, s.kind.Guard, s.traits.RecordOptional
 	return func(ctx context.Context) (kind.Outcome, error) {
 		err := r.writeRecord(ctx, cluster, g, want)
-		if err != nil && !(optional && kube.Classify(err) == v1alpha1.ErrorRetryable) {
+		if err != nil && !(optional && unanswered(err)) {
 			return kind.Outcome{}, err
 		}
 		outcome, doErr := do(ctx)
@@ -148,6 +151,12 @@ func (r *Reconciler) recording(s *scope, stage string, do func(context.Context) 
 		}
 		return outcome, doErr
 	}
+}
+
+// unanswered says whether the API server did not answer, which is what may be done without. Whatever it answered counts.
+func unanswered(err error) bool {
+	var answer apierrors.APIStatus
+	return !errors.Is(err, errOvertaken) && !errors.As(err, &answer) && !errors.Is(err, guard.ErrNotAllowed) && !errors.Is(err, guard.ErrUndecided)
 }
 
 // errOvertaken means that the record is not the one that this operation may write over.
@@ -160,6 +169,10 @@ func (r *Reconciler) writeRecord(ctx context.Context, t target.Target, g guard.F
 	if err != nil {
 		return err
 	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return writeOver(ctx, writer, want) })
+}
+
+func writeOver(ctx context.Context, writer kube.Writer, want kube.Record) error {
 	found, err := writer.Record(ctx)
 	switch {
 	case err != nil:

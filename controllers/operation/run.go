@@ -270,7 +270,7 @@ func (s *scope) unit(name string) v1alpha1.UnitStatus {
 // put writes a unit into status.
 func (s *scope) put(unit v1alpha1.UnitStatus) {
 	list := &s.op.Status.Machines
-	if s.Machine(unit.Name) == nil && s.op.Machine(unit.Name) == nil {
+	if slices.ContainsFunc(s.stages, func(stage plan.Stage) bool { return stage.Whole && stage.Name == unit.Name }) {
 		list = &s.op.Status.Units
 	}
 	for i := range *list {

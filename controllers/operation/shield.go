@@ -13,7 +13,11 @@ import (
 
 // shield keeps the target where it is for as long as the operation holds the lock: a move would leave its status, and the lock, behind.
 func (r *Reconciler) shield(ctx context.Context, s *scope) error {
-	return r.annotateCluster(ctx, s, func(annotations map[string]string) {
+	memory, wanted := r.remember(s.key), "stage "+s.op.Status.Stage
+	if memory.shielded == wanted {
+		return nil
+	}
+	err := r.annotateCluster(ctx, s, func(annotations map[string]string) {
 		annotations[v1alpha1.BlockMoveAnnotation] = shieldOf(s.op)
 		if s.inUnsafeStage() {
 			annotations[v1alpha1.UnsafeAnnotation] = s.op.Name
@@ -21,6 +25,10 @@ func (r *Reconciler) shield(ctx context.Context, s *scope) error {
 			delete(annotations, v1alpha1.UnsafeAnnotation)
 		}
 	})
+	if err == nil {
+		memory.shielded = wanted
+	}
+	return err
 }
 
 // unshield takes back what shield did, and nothing that anybody else put there.
@@ -29,7 +37,7 @@ func (r *Reconciler) unshield(ctx context.Context, s *scope) error {
 		if annotations[v1alpha1.BlockMoveAnnotation] == shieldOf(s.op) {
 			delete(annotations, v1alpha1.BlockMoveAnnotation)
 		}
-		if annotations[v1alpha1.UnsafeAnnotation] == s.op.Name && !s.inUnsafeStage() {
+		if annotations[v1alpha1.UnsafeAnnotation] == s.op.Name && s.pastUnsafeStage() {
 			delete(annotations, v1alpha1.UnsafeAnnotation)
 		}
 	})
@@ -51,15 +59,20 @@ func (s *scope) inUnsafeStage() bool {
 	return false
 }
 
+// pastUnsafeStage says whether the window is certainly over. A status that was lost says nothing of it.
+func (s *scope) pastUnsafeStage() bool {
+	return s.op.Completed() || s.forced() || (s.op.Status.Stage != "" && !s.inUnsafeStage())
+}
+
 // forced says whether somebody asked for the operation to go whatever its machines are in.
 func (s *scope) forced() bool {
 	return !s.op.DeletionTimestamp.IsZero() && s.op.Annotations[v1alpha1.ForceDeleteAnnotation] == v1alpha1.ForceDeleteRequested
 }
 
-// annotateCluster changes annotations of the TalosCluster, if there is one and anything changes.
+// annotateCluster changes annotations of the TalosCluster as it is now, if there is one and anything changes.
 func (r *Reconciler) annotateCluster(ctx context.Context, s *scope, change func(map[string]string)) error {
 	cluster := &v1alpha1.TalosCluster{}
-	if err := r.Client.Get(ctx, s.clusterKey(), cluster); err != nil {
+	if err := r.APIReader.Get(ctx, s.clusterKey(), cluster); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	before := cluster.DeepCopy()

@@ -17,6 +17,7 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
+	"ichor.maesh.dev/hub/providers/kube"
 )
 
 func (f *fleet) cluster() *v1alpha1.TalosCluster {
@@ -136,6 +137,74 @@ var _ = Describe("The lock of an operation that failed", func() {
 		Eventually(now(ctx, second)).Should(beCompleted())
 		Eventually(now(ctx, first)).Should(beCompleted())
 		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot w2", "Reboot w1"}))
+	})
+})
+
+var _ = Describe("A machine that fell back and stays cordoned", func() {
+	fallen := func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+		GinkgoHelper()
+		f.talos.FallBack(f.addresses["w1"])
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring("c-w1")))
+		Expect(f.kube.Get("w1")).To(HaveField("CordonedBy", f.namespace+"/up"))
+		return op
+	}
+	blocked := func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+		GinkgoHelper()
+		next := f.create(ctx, "re", reboot("c-w2"))
+		Eventually(now(ctx, next)).Should(haveCondition("Progressing", metav1.ConditionFalse, "WorkersAvailable", ContainSubstring("c-w1 (cordoned by TalosOperation")))
+		return next
+	}
+
+	It("keeps nobody waiting for ever: the lock goes back to the operation that can mend it", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		failed := fallen(ctx, f)
+		next := blocked(ctx, f)
+		retry(ctx, failed)
+		Eventually(now(ctx, failed)).Should(beCompleted())
+		Eventually(now(ctx, next)).Should(beCompleted())
+		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot cp1", "Reboot w1", "Reboot w1", "Reboot w2", "Reboot w2"}))
+	})
+
+	It("is in use again once the operation is deleted, whoever has the lock (D4)", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		failed := fallen(ctx, f)
+		next := blocked(ctx, f)
+		Expect(admin.Delete(ctx, failed)).To(Succeed())
+		Eventually(isGone(ctx, failed)).Should(BeTrue())
+		Expect(f.kube.Get("w1")).To(And(HaveField("Unschedulable", false), HaveField("CordonedBy", "")))
+		Eventually(now(ctx, next)).Should(beCompleted())
+	})
+
+	It("is in use again when its operation is deleted or paused before the retry begins", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		failed := fallen(ctx, f)
+		f.kube.Change("w2", func(n *kube.Node) { n.Unschedulable = true })
+		retry(ctx, failed)
+		Eventually(now(ctx, failed)).Should(haveCondition("Progressing", metav1.ConditionFalse, "WorkersAvailable", ContainSubstring("c-w2 (cordoned)")))
+		change(ctx, failed, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = ptr.To(true) })
+		Eventually(func() kube.Node { return f.kube.Get("w1") }).Should(And(HaveField("Unschedulable", false), HaveField("CordonedBy", "")))
+		Expect(admin.Delete(ctx, failed)).To(Succeed())
+		Eventually(isGone(ctx, failed)).Should(BeTrue())
+	})
+})
+
+var _ = Describe("An installation of which nobody knows how far it came", func() {
+	It("keeps the lock, and is repeated by a retry where it is", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 1)
+		f.deadlines = map[v1alpha1.OperationStep]time.Duration{v1alpha1.InstallingStep: 500 * time.Millisecond}
+		f.talos.HangAfter("InstallImage", f.addresses["cp1"])
+		f.startHub()
+		op := f.create(ctx, "up", upgrade())
+		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring("c-cp1: Installing failed")))
+		next := f.create(ctx, "re", reboot("c-w1"))
+		Eventually(now(ctx, next)).Should(bePaused("ClusterLockHeld", ContainSubstring("c-cp1 may have a new system installed")))
+		retry(ctx, op)
+		Eventually(now(ctx, next)).Should(beCompleted())
+		Expect(f.calls("InstallImage", "Reboot")).To(Equal([]string{
+			"InstallImage cp1", "InstallImage cp1", "Reboot cp1", "InstallImage w1", "Reboot w1", "Reboot w1",
+		}))
 	})
 })
 

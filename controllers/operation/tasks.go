@@ -27,7 +27,11 @@ const (
 
 // call is what a task does.
 type call struct {
-	step     kind.Step
+	step kind.Step
+
+	// unknown says that an earlier attempt ended without anybody knowing how.
+	unknown bool
+
 	do       func(context.Context) (kind.Outcome, error)
 	undo     func(ctx context.Context, cause error) error
 	classify func(error) v1alpha1.ErrorClass
@@ -35,7 +39,11 @@ type call struct {
 
 // result is how a task ended.
 type result struct {
-	step          v1alpha1.OperationStep
+	step v1alpha1.OperationStep
+
+	// unknown says that an attempt before the last ended without anybody knowing how.
+	unknown bool
+
 	outcome       v1alpha1.CallOutcome
 	resolvedImage string
 }
@@ -88,15 +96,15 @@ func (t *Tasks) start(key observe.Key, c call) {
 func (t *Tasks) run(ctx context.Context, key observe.Key, self *task, c call) {
 	defer self.cancel(nil)
 	ctx = progress.With(ctx, func(trouble string) { t.note(self, trouble) })
-	outcome, err := t.attempt(ctx, self, c)
+	outcome, unknown, err := t.attempt(ctx, self, c)
 	class := classOf(ctx, err, c.classify)
 	if t.ctx.Err() != nil {
 		return // The process ends. The claim without outcome says so to the next one.
 	}
-	if leavesNothing(c.step, class) {
+	if leavesNothing(c.step, class, unknown || c.unknown) {
 		err = errors.Join(err, t.undo(c, err))
 	}
-	r := result{step: c.step.Name, resolvedImage: outcome.ResolvedImage, outcome: v1alpha1.CallOutcome{
+	r := result{step: c.step.Name, unknown: unknown, resolvedImage: outcome.ResolvedImage, outcome: v1alpha1.CallOutcome{
 		Result: v1alpha1.CallSucceeded, ExitCode: outcome.ExitCode, Message: shorten(outcome.Message), Time: metav1.NewTime(t.clock.Now()),
 	}}
 	if err != nil {
@@ -141,10 +149,10 @@ func classOf(ctx context.Context, err error, classify func(error) v1alpha1.Error
 
 // leavesNothing says whether a call that ended so is over for good, and what it left on the target has to go. A call whose fate is
 // looked up, or that is made again, keeps what it left.
-func leavesNothing(step kind.Step, class v1alpha1.ErrorClass) bool {
+func leavesNothing(step kind.Step, class v1alpha1.ErrorClass, unknown bool) bool {
 	switch class {
 	case v1alpha1.ErrorPermanent:
-		return true
+		return !(unknown && step.Repeat == kind.BootIDGuarded)
 	case v1alpha1.ErrorTimeout, v1alpha1.ErrorInterrupted:
 		return step.Repeat == kind.Safe
 	}
@@ -162,14 +170,15 @@ func (t *Tasks) undo(c call, cause error) error {
 }
 
 // attempt makes the call until it succeeds, fails for good or the step's deadline passes. Only calls that may be repeated are.
-func (t *Tasks) attempt(told context.Context, self *task, c call) (kind.Outcome, error) {
+func (t *Tasks) attempt(told context.Context, self *task, c call) (outcome kind.Outcome, unknown bool, err error) {
 	ctx, cancel := context.WithTimeout(told, c.step.Timeout)
 	defer cancel()
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
-		outcome, err := c.do(ctx)
+		outcome, err = c.do(ctx)
 		if err == nil || !repeats(c, err) {
-			return outcome, err
+			return outcome, unknown, err
 		}
+		unknown = true
 		t.note(self, err.Error())
 		select {
 		case <-ctx.Done():
@@ -177,9 +186,9 @@ func (t *Tasks) attempt(told context.Context, self *task, c call) (kind.Outcome,
 		}
 		switch {
 		case told.Err() != nil:
-			return outcome, context.Cause(told)
+			return outcome, unknown, context.Cause(told)
 		case ctx.Err() != nil:
-			return outcome, &timeoutError{after: c.step.Timeout, last: err}
+			return outcome, unknown, &timeoutError{after: c.step.Timeout, last: err}
 		}
 	}
 }

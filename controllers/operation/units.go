@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/lock"
 	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
@@ -60,10 +61,10 @@ func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 // mayStep says whether the machine of a unit is there and may be begun with. If not, it does what is left to do.
 func (r *Reconciler) mayStep(s *scope, unit v1alpha1.UnitStatus, machine *v1alpha1.TalosMachine) bool {
 	switch {
-	case machine == nil && s.givingUp:
+	case machine == nil && s.givingUp && s.executor.Unsafe(kind.Unit{Status: unit}) == "":
 		s.park(unit, r.Clock.Now())
-	case machine == nil:
-		s.fail(unit, kind.Action{Message: fmt.Sprintf("TalosMachine %q is gone", unit.Name)}, r.Clock.Now())
+	case machine == nil: // Its machine is not, as far as anybody knows: what is under way there may still end.
+		s.failLate(unit, kind.Action{Message: fmt.Sprintf("TalosMachine %q is gone", unit.Name)}, r.Clock.Now())
 	case unit.Step == "" && machine.Spec.Approval != v1alpha1.Approved:
 		s.waiting = append(s.waiting, gate.Wait{Gate: v1alpha1.MachineKnownGate, Message: fmt.Sprintf("machine %s is not approved (spec.approval)", unit.Name)})
 	default:
@@ -81,6 +82,8 @@ func (r *Reconciler) awaitCall(s *scope, unit v1alpha1.UnitStatus, declared kind
 	case busy:
 		s.sayLongWait(&unit, trouble, r.Clock.Now())
 	case declared.Repeat == kind.Safe && !(s.settling && declared.Cancel):
+		s.leaveUnknown(&unit, r.Clock.Now())
+		s.put(unit)
 		s.claims = append(s.claims, unit.Name)
 	default:
 		unit.Outcome = &v1alpha1.CallOutcome{
@@ -99,6 +102,9 @@ func (r *Reconciler) apply(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus,
 	case kind.Wait:
 		r.wait(s, unit, action, now)
 	case kind.Call:
+		if action.Step == unit.Step && r.tooEarly(s, unit, now) {
+			return
+		}
 		if !r.pass(s, stage, unit, action) {
 			return
 		}
@@ -123,8 +129,8 @@ func (r *Reconciler) apply(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus,
 // pass asks the gates where an action would begin to take a machine away, or is about to do what cannot be taken back. However long a
 // gate waits, it has no deadline.
 func (r *Reconciler) pass(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, action kind.Action) bool {
-	entering := unit.Step == ""
-	if !stage.Disruptive || !(entering || s.steps[action.Step].Gated) {
+	entering, declared := unit.Step == "", s.steps[action.Step]
+	if !stage.Disruptive || declared.Harmless || !(entering || declared.Gated) {
 		return true
 	}
 	view, fresh := r.view(s)
@@ -140,6 +146,9 @@ func (r *Reconciler) pass(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 	case view.RecordTrouble != "" && !s.traits.RecordOptional:
 		wait = recordUnread(view.RecordTrouble)
 	case view.RecordTrouble == "" && !r.owned(s, view.Record):
+		return false
+	case view.Record.OperationID == lock.OperationID(s.op) && view.Record.Sequence > s.op.Status.Sequence:
+		s.loseStatus() // Somebody has put an older status back while this process looked on.
 		return false
 	default:
 		wait = gate.Check(in)
@@ -201,18 +210,44 @@ func (s *scope) sayLongWait(unit *v1alpha1.UnitStatus, waitingFor string, now ti
 // claimAgain claims the step under way once more, after a while and within its deadline.
 func (r *Reconciler) claimAgain(s *scope, unit v1alpha1.UnitStatus, action kind.Action) {
 	now := r.Clock.Now()
+	if r.tooEarly(s, unit, now) {
+		return
+	}
 	began, deadline := unit.StepStartTime, s.steps[unit.Step].Timeout
-	switch early := retryMost - now.Sub(unit.Outcome.Time.Time); {
-	case now.Sub(began.Time) >= deadline && !(s.givingUp && isFailed(unit)):
-		s.fail(unit, kind.Action{Message: fmt.Sprintf("%s not over within %s: %s", unit.Step, deadline, unit.Outcome.Message)}, now)
-	case early > 0:
-		s.comeBack(early)
-		s.work(unit)
-	default:
-		s.claim(unit, action, now)
-		again := s.unit(unit.Name)
-		again.StepStartTime = began
-		s.put(again)
+	if now.Sub(unit.Outcome.Time.Time) > quietWait { // A gate, or the lock, was waited for in between: that is nobody's deadline.
+		began = metav1.NewTime(now)
+	}
+	if now.Sub(began.Time) >= deadline && !(s.givingUp && isFailed(unit)) {
+		s.failLate(unit, kind.Action{Message: fmt.Sprintf("%s not over within %s: %s", unit.Step, deadline, unit.Outcome.Message)}, now)
+		return
+	}
+	if unit.Outcome.Class != v1alpha1.ErrorPermanent {
+		s.leaveUnknown(&unit, now)
+	}
+	s.claim(unit, action, now)
+	again := s.unit(unit.Name)
+	again.StepStartTime = began
+	s.put(again)
+}
+
+// tooEarly waits a while between two attempts of a call.
+func (r *Reconciler) tooEarly(s *scope, unit v1alpha1.UnitStatus, now time.Time) bool {
+	if unit.Outcome == nil {
+		return false
+	}
+	early := retryMost - now.Sub(unit.Outcome.Time.Time)
+	if early <= 0 {
+		return false
+	}
+	s.comeBack(early)
+	s.work(unit)
+	return true
+}
+
+// leaveUnknown takes note that an attempt of the unit's step ended without anybody knowing how. What a later one answers does not tell.
+func (s *scope) leaveUnknown(unit *v1alpha1.UnitStatus, now time.Time) {
+	if s.steps[unit.Step].Gated && unit.UnknownSince.IsZero() {
+		unit.UnknownSince = metav1.NewTime(now)
 	}
 }
 
@@ -240,6 +275,9 @@ func (s *scope) claim(unit v1alpha1.UnitStatus, action kind.Action, now time.Tim
 // enter begins a step.
 func enter(unit *v1alpha1.UnitStatus, step v1alpha1.OperationStep, now time.Time) {
 	leave(unit, now)
+	if unit.Step != step {
+		unit.UnknownSince = metav1.Time{}
+	}
 	unit.Step, unit.StepStartTime = step, metav1.NewTime(now)
 	unit.Outcome, unit.RetryStep, unit.Message = nil, "", ""
 	if step == "" {
@@ -262,7 +300,7 @@ func leave(unit *v1alpha1.UnitStatus, now time.Time) {
 func (s *scope) finish(unit v1alpha1.UnitStatus, stage plan.Stage, now time.Time) {
 	leave(&unit, now)
 	unit.CompletedStage = stage.Name
-	unit.Step, unit.Outcome, unit.Message, unit.StepStartTime = "", nil, "", metav1.Time{}
+	unit.Step, unit.Outcome, unit.Message, unit.StepStartTime, unit.UnknownSince = "", nil, "", metav1.Time{}, metav1.Time{}
 	if stage.Name == s.lastStageOf(unit.Name) {
 		unit.Phase = v1alpha1.UnitCompleted
 		s.event(v1alpha1.MachineCompletedEvent, "Run", "%s is done", unit.Name)
@@ -274,7 +312,7 @@ func (s *scope) finish(unit v1alpha1.UnitStatus, stage plan.Stage, now time.Time
 func (s *scope) park(unit v1alpha1.UnitStatus, now time.Time) {
 	leave(&unit, now)
 	unit.Stage, unit.Step, unit.Outcome, unit.Message, unit.StepStartTime = unit.CompletedStage, "", nil, "", metav1.Time{}
-	unit.PreRebootBootID, unit.FailureTime, unit.RetryStep = "", metav1.Time{}, ""
+	unit.PreRebootBootID, unit.FailureTime, unit.RetryStep, unit.UnknownSince = "", metav1.Time{}, "", metav1.Time{}
 	s.put(unit)
 }
 
@@ -311,6 +349,7 @@ func (r *Reconciler) start(s *scope, name string) {
 	}
 	r.tasks.start(observe.Key{Object: s.key, Part: name}, call{
 		step:     s.steps[unit.Status.Step],
+		unknown:  !unit.Status.UnknownSince.IsZero(),
 		classify: classifyWith(executor),
 		do:       do,
 		undo: func(ctx context.Context, cause error) error {

@@ -5,6 +5,7 @@ package operation
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -15,7 +16,8 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 )
 
-// ahead finds the operation that the lock of the cluster is for, if that is another one: of those that could start, the oldest.
+// ahead finds the operation that the lock of the cluster is for, if that is another one: of those that could go on, the oldest, and one
+// that has machines half-way before one that has none.
 func (r *Reconciler) ahead(ctx context.Context, s *scope) (*v1alpha1.TalosOperation, error) {
 	list, err := r.ofCluster(ctx, s.clusterKey())
 	if err != nil {
@@ -24,7 +26,7 @@ func (r *Reconciler) ahead(ctx context.Context, s *scope) (*v1alpha1.TalosOperat
 	var first *v1alpha1.TalosOperation
 	for i := range list {
 		other := &list[i]
-		if other.Name != s.op.Name && r.startable(other) && before(other, s.op) && (first == nil || before(other, first)) {
+		if other.Name != s.op.Name && r.wantsLock(other) && before(other, s.op) && (first == nil || before(other, first)) {
 			first = other
 		}
 	}
@@ -37,7 +39,19 @@ func (r *Reconciler) startable(op *v1alpha1.TalosOperation) bool {
 		!statusLost(op) && !wasTransitioning(op) && r.Executors[op.Spec.Kind] != nil
 }
 
+// wantsLock says whether an operation could make use of the lock: to go on, or to settle before it is deleted.
+func (r *Reconciler) wantsLock(op *v1alpha1.TalosOperation) bool {
+	settles := !op.DeletionTimestamp.IsZero() && halfWay(op) && !statusLost(op) && r.unsafeFailure(op) == "" && r.Executors[op.Spec.Kind] != nil
+	return settles || r.startable(op)
+}
+
+// halfWay says whether an operation has begun with machines and not ended with them.
+func halfWay(op *v1alpha1.TalosOperation) bool { return slices.ContainsFunc(units(op), inHand) }
+
 func before(a, b *v1alpha1.TalosOperation) bool {
+	if halfWay(a) != halfWay(b) {
+		return halfWay(a)
+	}
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}

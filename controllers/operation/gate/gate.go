@@ -257,9 +257,8 @@ func workersWithinTheBudget(in Input) string {
 		if machine.Spec.Role != v1alpha1.WorkerRole || machine.Name == in.Machine.Name {
 			continue
 		}
-		node, ok := in.View.Nodes[machine.Status.NodeName]
-		if in.Away[machine.Name] || !ok || !node.Ready || node.Unschedulable {
-			away = append(away, machine.Name)
+		if why := whyAway(in, machine); why != "" {
+			away = append(away, fmt.Sprintf("%s (%s)", machine.Name, why))
 		}
 	}
 	if len(away) < in.MaxUnavailable {
@@ -267,6 +266,23 @@ func workersWithinTheBudget(in Input) string {
 	}
 	slices.Sort(away)
 	return fmt.Sprintf("%d of at most %d workers are away: %s", len(away), in.MaxUnavailable, strings.Join(away, ", "))
+}
+
+// whyAway says why a worker does not count as there; nothing if it does.
+func whyAway(in Input, machine *v1alpha1.TalosMachine) string {
+	switch node, ok := in.View.Nodes[machine.Status.NodeName]; {
+	case in.Away[machine.Name]:
+		return "in hand"
+	case !ok:
+		return "no Node"
+	case node.CordonedBy != "":
+		return fmt.Sprintf("cordoned by TalosOperation %q", node.CordonedBy)
+	case node.Unschedulable:
+		return "cordoned"
+	case !node.Ready:
+		return "not ready"
+	}
+	return ""
 }
 
 func controlPlanes(machines []*v1alpha1.TalosMachine) []*v1alpha1.TalosMachine {

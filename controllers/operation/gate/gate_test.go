@@ -246,10 +246,13 @@ func TestWorkersWithinTheBudget(t *testing.T) {
 	notReady := func(n *kube.Node) { n.Ready = false }
 	cordoned := func(n *kube.Node) { n.Unschedulable = true }
 	run(t, map[string]row{
-		"another is not ready":          {1, 4, chosen(func(in *Input) { in.node("w-2", notReady) }), away(1, 1, "c1-w-2")},
-		"cordoned by others":            {1, 4, chosen(func(in *Input) { in.node("w-3", cordoned) }), away(1, 1, "c1-w-3")},
-		"no Node":                       {1, 4, chosen(func(in *Input) { delete(in.View.Nodes, "w-4") }), away(1, 1, "c1-w-4")},
-		"in hand, and still looks well": {1, 4, chosen(func(in *Input) { in.Away["c1-w-2"] = true }), away(1, 1, "c1-w-2")},
+		"another is not ready": {1, 4, chosen(func(in *Input) { in.node("w-2", notReady) }), away(1, 1, "c1-w-2 (not ready)")},
+		"cordoned by others":   {1, 4, chosen(func(in *Input) { in.node("w-3", cordoned) }), away(1, 1, "c1-w-3 (cordoned)")},
+		"cordoned by an operation": {1, 4, chosen(func(in *Input) {
+			in.node("w-3", func(n *kube.Node) { n.Unschedulable, n.CordonedBy = true, "default/first" })
+		}), away(1, 1, `c1-w-3 (cordoned by TalosOperation "default/first")`)},
+		"no Node":                       {1, 4, chosen(func(in *Input) { delete(in.View.Nodes, "w-4") }), away(1, 1, "c1-w-4 (no Node)")},
+		"in hand, and still looks well": {1, 4, chosen(func(in *Input) { in.Away["c1-w-2"] = true }), away(1, 1, "c1-w-2 (in hand)")},
 		"counted once": {1, 4, chosen(func(in *Input) {
 			in.MaxUnavailable = 2
 			in.Away["c1-w-2"] = true
@@ -263,7 +266,7 @@ func TestWorkersWithinTheBudget(t *testing.T) {
 			in.MaxUnavailable = 2
 			in.node("w-4", notReady)
 			in.node("w-2", cordoned)
-		}), away(2, 2, "c1-w-2, c1-w-4")},
+		}), away(2, 2, "c1-w-2 (cordoned), c1-w-4 (not ready)")},
 		"not against itself": {1, 4, chosen(func(in *Input) {
 			in.node("w-1", func(n *kube.Node) { n.Ready, n.Unschedulable = false, true })
 			in.Away["c1-w-1"] = true
@@ -351,7 +354,7 @@ func TestCaseC14Overrides(t *testing.T) {
 			in.node(name, func(n *kube.Node) { n.Ready = false })
 		}
 	}
-	waitsForWorkers := Wait{"WorkersAvailable", "1 of at most 1 workers are away: c1-w-2"}
+	waitsForWorkers := Wait{"WorkersAvailable", "1 of at most 1 workers are away: c1-w-2 (not ready)"}
 	waitsForControlPlanes := Wait{"ControlPlanesReady", "control plane c1-cp-2 is not ready"}
 	waitsForEtcd := Wait{"EtcdHealthy", "the etcd member of c1-cp-2 is a learner"}
 	for name, row := range map[string]struct {

@@ -14,9 +14,9 @@ func (u Unit) Failed() bool {
 }
 
 // FailedForGood says whether the unit's step ended in an answer that will not change: a call was refused, or what was looked at proved
-// to be wrong. A call that was interrupted or timed out may have been heard, and what is late may still come.
+// to be wrong. A call that was interrupted or timed out may have been heard, and what is late may still come, whatever was answered since.
 func (u Unit) FailedForGood() bool {
-	return u.Failed() && u.Status.Outcome.Class == v1alpha1.ErrorPermanent
+	return u.Failed() && u.Status.Outcome.Class == v1alpha1.ErrorPermanent && u.Status.UnknownSince.IsZero()
 }
 
 // FailStep ends a step as its call did.

@@ -128,6 +128,9 @@ type Step struct {
 	// a stage is gated in any case.
 	Gated bool
 
+	// Harmless steps take nothing away: no gate is asked, wherever they stand.
+	Harmless bool
+
 	// Blind says that what follows the success of the call needs no look: Next and Settle get an empty observation.
 	Blind bool
 

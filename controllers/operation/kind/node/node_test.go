@@ -77,7 +77,7 @@ func TestCaseB10NextChecksTheIdentityFirst(t *testing.T) {
 	for uuid, want := range map[string]kind.Action{
 		"uuid-1": {Verdict: "Call", Step: "Draining"},
 		"uuid-2": {Verdict: "Fail", Message: `the machine at 10.0.1.1 has UUID "uuid-2", but c1-w-1 has UUID "uuid-1"`},
-		"":       {Verdict: "Wait", Message: "waiting until the machine tells its UUID"},
+		"":       {Verdict: "Wait", Reason: "MachineSettled", Message: "waiting until the machine tells its UUID"},
 	} {
 		seen := kind.Observation{Talos: talos.Machine{BootID: "old", UUID: uuid}, Node: &kube.Node{Name: "w-1"}}
 		NewWithT(t).Expect(New(nil, nil).Next(kind.Scope{Machines: 2}, unit(""), seen)).To(Equal(want), uuid)

@@ -14,14 +14,36 @@ import (
 // CheckIdentity fails a machine that came back as another one. One that is not far enough to know who it is has time.
 func CheckIdentity(unit kind.Unit, seen kind.Observation) *kind.Action {
 	switch seen.Talos.UUID {
+	case "":
+		return &kind.Action{Verdict: kind.Wait, Reason: settles(unit), Message: "waiting until the machine tells its UUID"}
 	case unit.Machine.Spec.UUID:
 		return nil
-	case "":
-		return &kind.Action{Verdict: kind.Wait, Message: "waiting until the machine tells its UUID"}
 	}
 	return &kind.Action{Verdict: kind.Fail, Message: (&IdentityError{
 		Machine: unit.Status.Name, Address: unit.Machine.Spec.Address, Want: unit.Machine.Spec.UUID, Got: seen.Talos.UUID,
 	}).Error()}
+}
+
+// settles is the gate at which a machine waits that is not far enough; none for one that is on its way, which has a deadline.
+func settles(unit kind.Unit) string {
+	if unit.Status.Step == "" {
+		return v1alpha1.MachineSettledGate
+	}
+	return ""
+}
+
+// CheckNode keeps a machine from being drained under the name of another one. Discovery brings names up to date.
+func CheckNode(unit kind.Unit, seen kind.Observation) *kind.Action {
+	recorded, told := unit.Machine.Status.NodeName, seen.Talos.NodeName
+	switch {
+	case told != "" && !strings.EqualFold(recorded, told):
+		return &kind.Action{Verdict: kind.Wait, Reason: v1alpha1.MachineKnownGate, Message: fmt.Sprintf(
+			"machine %s is Node %q by now, and recorded as %q", unit.Status.Name, told, recorded)}
+	case seen.Node != nil && seen.Node.UUID != "" && !strings.EqualFold(seen.Node.UUID, unit.Machine.Spec.UUID):
+		return &kind.Action{Verdict: kind.Wait, Reason: v1alpha1.MachineKnownGate, Message: fmt.Sprintf(
+			"Node %q is another machine than %s: its UUID is %s", recorded, unit.Status.Name, seen.Node.UUID)}
+	}
+	return nil
 }
 
 // IdentityError means that another machine answers at a recorded address. Nothing is done to it.

@@ -44,10 +44,27 @@ func (s Sequence) Writer(ctx context.Context, scope kind.Scope, unit kind.Unit) 
 	if err != nil {
 		return nil, talos.Machine{}, err
 	}
-	if want := unit.Machine.Spec.UUID; facts.UUID != want {
+	switch want := unit.Machine.Spec.UUID; {
+	case facts.UUID == "":
+		return nil, talos.Machine{}, &unheardError{fmt.Errorf("the machine at %s does not tell its UUID yet", unit.Machine.Spec.Address)}
+	case facts.UUID != want:
 		return nil, talos.Machine{}, &IdentityError{Machine: unit.Status.Name, Address: unit.Machine.Spec.Address, Want: want, Got: facts.UUID}
 	}
 	return writer, facts, nil
+}
+
+// unheardError wraps an error after which nobody knows whether the request was heard, or that may go away by itself.
+type unheardError struct{ error }
+
+// Unwrap returns the error.
+func (e *unheardError) Unwrap() error { return e.error }
+
+// Unheard says of an error of a request that cannot be taken back whether it may have been heard: unless the machine certainly refused it.
+func Unheard(err error) error {
+	if err == nil || talos.Refused(err) || !talos.IsStatus(err) {
+		return err
+	}
+	return &unheardError{err}
 }
 
 func (s Sequence) drain(ctx context.Context, scope kind.Scope, unit kind.Unit) error {
@@ -73,7 +90,7 @@ func (s Sequence) reboot(ctx context.Context, scope kind.Scope, unit kind.Unit) 
 	if scope.Spec.Node != nil && scope.Spec.Node.RebootMode != "" {
 		mode = scope.Spec.Node.RebootMode
 	}
-	return writer.Reboot(ctx, unit.Machine.Spec.Address, mode)
+	return Unheard(writer.Reboot(ctx, unit.Machine.Spec.Address, mode))
 }
 
 // giveBack takes the operation's marks off the Node: pods and replicas may come again.
@@ -103,8 +120,12 @@ func (s Sequence) Undo(ctx context.Context, scope kind.Scope, unit kind.Unit, st
 // Classify says what an error of Do means.
 func Classify(err error) v1alpha1.ErrorClass {
 	var identity *IdentityError
-	if errors.As(err, &identity) {
+	var unheard *unheardError
+	switch {
+	case errors.As(err, &identity):
 		return v1alpha1.ErrorPermanent
+	case errors.As(err, &unheard):
+		return v1alpha1.ErrorRetryable
 	}
 	if talos.IsStatus(err) {
 		return talos.Classify(err)

@@ -80,13 +80,19 @@ func TestDo(t *testing.T) {
 // Case B10: another machine at the recorded address is left alone, and so is one that does not tell who it is.
 func TestCaseB10NothingIsDoneToAnotherMachine(t *testing.T) {
 	for _, step := range []v1alpha1.OperationStep{"Forfeiting", "Rebooting"} {
-		for _, uuid := range []string{"uuid-2", ""} {
+		for uuid, want := range map[string]struct {
+			message string
+			class   v1alpha1.ErrorClass
+		}{
+			"uuid-2": {`but c1-cp-1 has UUID "uuid-1"`, "Permanent"},
+			"":       {"does not tell its UUID yet", "Retryable"}, // It is on its way up.
+		} {
 			g := NewWithT(t)
 			w := newWorld()
 			w.talos.Change("10.0.0.1", func(m *talos.Machine, _ *talos.Etcd) { m.UUID = uuid })
 			err := w.do(t, step)
-			g.Expect(err).To(MatchError(ContainSubstring(`but c1-cp-1 has UUID "uuid-1"`)))
-			g.Expect(Classify(err)).To(BeEquivalentTo("Permanent"))
+			g.Expect(err).To(MatchError(ContainSubstring(want.message)))
+			g.Expect(Classify(err)).To(Equal(want.class))
 			g.Expect(w.talos.Calls()).To(BeEmpty())
 		}
 	}
@@ -179,8 +185,8 @@ func TestCordonAfterARebootThatFailed(t *testing.T) {
 		"not known":       {status.Error(codes.Unimplemented, "no such method"), "Permanent", false},
 		"nobody knows":    {status.Error(codes.Unavailable, "connection lost"), "Retryable", true},
 		"out of time":     {status.Error(codes.DeadlineExceeded, "after 5s"), "Retryable", true},
-		"it broke":        {status.Error(codes.Internal, "panic"), "Permanent", true},
-		"it says no more": {status.Error(codes.Unknown, "x"), "Permanent", true},
+		"it broke":        {status.Error(codes.Internal, "panic"), "Retryable", true},
+		"it says no more": {status.Error(codes.Unknown, "x"), "Retryable", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -52,7 +52,7 @@ func Steps() []kind.Step {
 		{Name: v1alpha1.DrainingStep, Repeat: kind.Safe, Cancel: true, Timeout: 10 * time.Minute},
 		{Name: v1alpha1.RebootingStep, Repeat: kind.BootIDGuarded, Gated: true, Timeout: 15 * time.Minute},
 		{Name: v1alpha1.VerifyingStep, Waits: true, Timeout: 15 * time.Minute},
-		{Name: v1alpha1.UncordoningStep, Repeat: kind.Safe, Blind: true, Timeout: 2 * time.Minute},
+		{Name: v1alpha1.UncordoningStep, Repeat: kind.Safe, Blind: true, Harmless: true, Timeout: 2 * time.Minute},
 	}
 }
 
@@ -76,6 +76,9 @@ func (w Way) step() v1alpha1.OperationStep { return cmp.Or(w.Step, v1alpha1.Rebo
 
 // Begin is the first action of the sequence for a machine that answers.
 func Begin(scope kind.Scope, unit kind.Unit, seen kind.Observation, way Way) kind.Action {
+	if bad := CheckNode(unit, seen); bad != nil {
+		return *bad
+	}
 	if leads(seen) {
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.ForfeitingStep}
 	}

@@ -16,6 +16,14 @@ func Settle(scope kind.Scope, unit kind.Unit, seen kind.Observation, way Way) ki
 	return GiveUp(scope, unit, seen)
 }
 
+// TakeBack takes the operation's own marks off a machine that needs nothing more: an attempt that failed may have left them.
+func TakeBack(scope kind.Scope, seen kind.Observation) kind.Action {
+	if marked(scope, seen) {
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.UncordoningStep}
+	}
+	return kind.Action{Verdict: kind.Done}
+}
+
 // GiveUp takes the operation's own marks off the Node, if they are on and can be taken off.
 func GiveUp(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	switch {

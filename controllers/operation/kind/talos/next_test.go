@@ -111,6 +111,7 @@ func TestBegin(t *testing.T) {
 		"pull":                           {to("v1.14.1", ""), "Pull", runs("v1.13.9", schematicA), call("Pulling")},
 		"install":                        {to("v1.14.1", ""), "Upgrade", runs("v1.13.9", schematicA), call("Installing")},
 		"there already (F1)":             {to("v1.14.1", ""), "Upgrade", runs("v1.14.1", schematicA), done},
+		"there, cordoned by a failure":   {to("v1.14.1", ""), "Upgrade", cordoned(runs("v1.14.1", schematicA)), call("Uncordoning")},
 		"there, with the schematic":      {to("v1.14.1", schematicA), "Upgrade", runs("v1.14.1", schematicA), done},
 		"there, with another schematic":  {to("v1.14.1", schematicB), "Upgrade", runs("v1.14.1", schematicA), call("Installing")},
 		"there, not found good yet":      {to("v1.14.1", ""), "Upgrade", runs("v1.14.1", schematicA, pendingKey), unsettled},
@@ -121,10 +122,10 @@ func TestBegin(t *testing.T) {
 		"another, to be pulled for":      {to("v1.14.1", ""), "Pull", runs("v1.13.9", schematicA, stranger), another},
 		"another, which is there":        {to("v1.14.1", ""), "Upgrade", runs("v1.14.1", schematicA, stranger), another},
 		"another, too old a host":        {to("v1.14.1", ""), "Pull", runs("v1.10.9", schematicA, stranger), another},
-		"does not tell who it is":        {to("v1.14.1", ""), "Upgrade", runs("v1.14.1", schematicA, nameless), kind.Action{Verdict: "Wait", Message: "waiting until the machine tells its UUID"}},
+		"does not tell who it is":        {to("v1.14.1", ""), "Upgrade", runs("v1.14.1", schematicA, nameless), kind.Action{Verdict: "Wait", Reason: "MachineSettled", Message: "waiting until the machine tells its UUID"}},
 		"too old a host":                 {to("v1.12.4", ""), "Pull", runs("v1.10.9", schematicA), fail("c1-w-1 runs Talos v1.10.9; this hub upgrades machines from v1.11.0 on", "")},
 		"skips a minor (C16)":            {to("v1.14.1", ""), "Pull", runs("v1.12.4", schematicA), fail("c1-w-1: v1.14.1 skips a minor version after v1.12.4: go by way of the latest v1.13 first", "")},
-		"no platform (C9)":               {to("v1.14.1", ""), "Pull", runs("v1.13.9", schematicA, noPlatform), kind.Action{Verdict: "Wait", Message: "waiting until the machine tells its platform"}},
+		"no platform (C9)":               {to("v1.14.1", ""), "Pull", runs("v1.13.9", schematicA, noPlatform), kind.Action{Verdict: "Wait", Reason: "MachineSettled", Message: "c1-w-1 does not tell its platform yet"}},
 		"newer than the target":          {to("v1.14.1", ""), "Pull", runs("v1.14.2", schematicA), fail("c1-w-1: v1.14.1 is older than the running v1.14.2: a downgrade is no upgrade", "")},
 		"schematic unknown (C10)":        {to("v1.14.1", ""), "Pull", runs("v1.13.9", ""), fail("c1-w-1 does not tell its schematic: set spec.schematicID of the TalosCluster", "")},
 		"schematic unknown, but ordered": {to("v1.14.1", schematicA), "Pull", runs("v1.13.9", ""), call("Pulling")},
@@ -200,7 +201,7 @@ func TestSettle(t *testing.T) {
 		unit kind.Unit
 		want kind.Action
 	}{
-		"not begun":      {unit("Upgrade", ""), park},
+		"begun again":    {unit("Upgrade", ""), call("Uncordoning")},
 		"pulled":         {unit("Pull", "Pulling", succeeded), park},
 		"pull cancelled": {unit("Pull", "Pulling", failed), park},
 		"installed":      {unit("Upgrade", "Installing", succeeded), call("Draining")},
@@ -257,6 +258,6 @@ func TestSteps(t *testing.T) {
 		{Name: "Draining", Repeat: "Safe", Timeout: 10 * time.Minute},
 		{Name: "Rebooting", Repeat: "BootIDGuarded", Gated: true, Timeout: 15 * time.Minute},
 		{Name: "Verifying", Waits: true, Timeout: 15 * time.Minute},
-		{Name: "Uncordoning", Repeat: "Safe", Blind: true, Timeout: 2 * time.Minute},
+		{Name: "Uncordoning", Repeat: "Safe", Blind: true, Harmless: true, Timeout: 2 * time.Minute},
 	}))
 }

@@ -115,7 +115,7 @@ func (e *Executor) begin(scope kind.Scope, unit kind.Unit, seen kind.Observation
 		if running.UpgradePending { // Installing now would overwrite the system to fall back to.
 			return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.MachineSettledGate, Message: name + " has not found its new system good yet"}
 		}
-		return kind.Action{Verdict: kind.Done}
+		return reboot.TakeBack(scope, seen)
 	}
 	if r := talosplan.HostObjection(name, running.Version); r != nil {
 		return kind.Action{Verdict: kind.Fail, Message: r.Message}
@@ -127,7 +127,7 @@ func (e *Executor) begin(scope kind.Scope, unit kind.Unit, seen kind.Observation
 		return kind.Action{Verdict: kind.Fail, Message: name + " does not tell its schematic: set spec.schematicID of the TalosCluster"}
 	}
 	if running.Platform == "" {
-		return kind.Action{Verdict: kind.Wait, Message: "waiting until the machine tells its platform"}
+		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.MachineSettledGate, Message: name + " does not tell its platform yet"}
 	}
 	if old(running.Version) {
 		return e.beginOld(scope, unit, seen)
@@ -151,8 +151,11 @@ func overridden(scope kind.Scope, gate string) bool {
 }
 
 func (e *Executor) afterInstall(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
-	if seen.TalosTrouble != "" {
+	switch {
+	case seen.TalosTrouble != "":
 		return kind.Unreachable(unit, seen.TalosTrouble)
+	case talosplan.AtTarget(seen.Talos.Version, seen.Talos.SchematicID, scope.Target): // Something has rebooted it into the new system.
+		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.VerifyingStep, Message: "waiting until the machine is ready"}
 	}
 	return reboot.Begin(scope, unit, seen, e.way(scope, unit, seen))
 }
@@ -185,7 +188,9 @@ func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observatio
 	switch step := unit.Status.Step; {
 	case !unit.Status.FailureTime.IsZero():
 		return reboot.GiveUp(scope, unit, seen)
-	case step == "", step == v1alpha1.PullingStep:
+	case step == "", step == v1alpha1.PullingStep && unit.Status.Stage == talosplan.UpgradeStage:
+		return reboot.GiveUp(scope, unit, seen) // Before a retry, the machine may have been further.
+	case step == v1alpha1.PullingStep:
 		return kind.Action{Verdict: kind.Park}
 	case step == v1alpha1.InstallingStep && unit.Failed() && !unit.FailedForGood():
 		return kind.Action{Verdict: kind.Call, Step: step} // Nobody knows what it wrote: written once more, that is known.
@@ -300,11 +305,13 @@ func Image(factory string, running talos.Machine, target v1alpha1.OperationTarge
 
 // install runs the installer. Its exit code is the answer: the call itself succeeds whatever the installer did.
 func (e *Executor) install(ctx context.Context, scope kind.Scope, unit kind.Unit) (kind.Outcome, error) {
-	writer, _, err := e.Writer(ctx, scope, unit)
-	if err != nil {
+	writer, facts, err := e.Writer(ctx, scope, unit)
+	switch {
+	case err != nil:
 		return kind.Outcome{}, err
-	}
-	if unit.Status.ResolvedImage == "" {
+	case talosplan.AtTarget(facts.Version, facts.SchematicID, scope.Target): // Installing now would overwrite the system to fall back to.
+		return kind.Outcome{Message: "the machine runs the new system already"}, nil
+	case unit.Status.ResolvedImage == "":
 		return kind.Outcome{}, errNoImage
 	}
 	code, err := writer.InstallImage(ctx, unit.Machine.Spec.Address, unit.Status.ResolvedImage)
