@@ -17,10 +17,13 @@ import (
 const (
 	InstallMethod = "LifecycleService/Upgrade"
 	RebootMethod  = "MachineService/Reboot"
-	DownEvent     = "event down"
-	BootEvent     = "event boot"
-	RunningEvent  = "event running"
-	ReadyEvent    = "event ready"
+	// LegacyUpgradeMethod is the upgrade before Talos 1.13: it drains, installs and reboots in one call.
+	LegacyUpgradeMethod = "MachineService/Upgrade"
+
+	DownEvent    = "event down"
+	BootEvent    = "event boot"
+	RunningEvent = "event running"
+	ReadyEvent   = "event ready"
 )
 
 // Rolling is what the journal of the fleet tells about a rolling operation on one cluster.

@@ -42,6 +42,10 @@ type Rules struct {
 	// Reinstalls allows an installer to run again before the machine has booted, as after a hub that died before it wrote the outcome down.
 	Reinstalls bool
 
+	// Unheard says whether the hub may not have heard of what happened to a node between two moments: it was ended, or the network was cut.
+	// It allows the same as Reinstalls, and only then.
+	Unheard func(node string, from, to time.Time) bool
+
 	// After leaves out what happened up to a sequence of the journal.
 	After uint64
 }
@@ -51,7 +55,7 @@ type node struct {
 	asked     bool      // Told to reboot, and not back yet.
 	booting   bool      // Told to reboot, and not booted yet.
 	down      time.Time // Since when it is down; zero while it is not.
-	installed bool      // An installer succeeded, and the machine has not booted since.
+	installed time.Time // When an installer was started that succeeded, if the machine has not booted since.
 	cordon    string    // Who cordoned it: HubAgent, somebody else, or nobody.
 }
 
@@ -84,14 +88,14 @@ func (l *ledger) read(entry journal.Entry) {
 	switch entry.Method {
 	case InstallMethod:
 		l.installed(entry, n)
-	case RebootMethod:
+	case RebootMethod, LegacyUpgradeMethod:
 		if entry.Code == "OK" {
 			l.rebooted(entry, n)
 		}
 	case DownEvent:
 		n.down = entry.Time
 	case BootEvent:
-		n.installed, n.booting = false, false
+		n.installed, n.booting = time.Time{}, false
 	case RunningEvent:
 		n.asked, n.down = false, time.Time{}
 	case CordonedEvent:
@@ -109,12 +113,16 @@ func (l *ledger) say(entry journal.Entry, format string, args ...any) {
 }
 
 func (l *ledger) installed(entry journal.Entry, n *node) {
-	if n.installed && !l.rules.Reinstalls {
+	if !n.installed.IsZero() && !l.rules.mayReinstall(entry, n.installed) {
 		l.say(entry, "the installer ran again on %s, which has not booted since it succeeded", entry.Node)
 	}
 	if entry.ExitCode != nil && *entry.ExitCode == 0 {
-		n.installed = true
+		n.installed = entry.Time
 	}
+}
+
+func (r Rules) mayReinstall(again journal.Entry, installed time.Time) bool {
+	return r.Reinstalls || (r.Unheard != nil && r.Unheard(again.Node, installed, again.Time))
 }
 
 func (l *ledger) rebooted(entry journal.Entry, n *node) {

@@ -32,6 +32,13 @@ func (s story) reboot(nodes ...string) story {
 	return s
 }
 
+func (s story) legacyUpgrade(nodes ...string) story {
+	for _, node := range nodes {
+		s.Begin(journal.Entry{Cluster: "c", Node: node, Method: invariant.LegacyUpgradeMethod}, false).End("OK", "")
+	}
+	return s
+}
+
 func (s story) install(node string, code int32) story {
 	call := s.Begin(journal.Entry{Cluster: "c", Node: node, Method: invariant.InstallMethod}, false)
 	call.Exit(code)
@@ -81,9 +88,18 @@ func TestRules(t *testing.T) {
 		"installed twice":     {rules: three, tell: func(s story) { s.install("w-1", 0).install("w-1", 0) }, wrong: []string{"the installer ran again on w-1"}},
 		"installed once more": {rules: three, tell: func(s story) { s.install("w-1", 6).install("w-1", 0).event("w-1", "boot").install("w-1", 0) }},
 		"after a kill":        {rules: invariant.Rules{Cluster: "c", Reinstalls: true}, tell: func(s story) { s.install("w-1", 0).install("w-1", 0) }},
-		"its own cordon":      {rules: three, tell: func(s story) { s.cordon("ichor-hub", "w-1", "true").cordon("ichor-hub", "w-1", "false") }},
-		"somebody's cordon":   {rules: three, tell: func(s story) { s.cordon("kubectl", "w-1", "true").cordon("ichor-hub", "w-1", "false") }, wrong: []string{"took off a cordon of w-1 that kubectl had put on"}},
-		"a cordon ordered":    {rules: three, tell: func(s story) { s.event("w-1", "cordoned").cordon("ichor-hub", "w-1", "false") }, wrong: []string{"took off a cordon of w-1 that somebody else had put on"}},
+		"outcome unheard of": {
+			rules: invariant.Rules{Cluster: "c", Unheard: func(node string, from, to time.Time) bool { return node == "w-1" && !to.Before(from) }},
+			tell:  func(s story) { s.install("w-1", 0).install("w-1", 0).install("w-2", 0).install("w-2", 0) },
+			wrong: []string{"the installer ran again on w-2"},
+		},
+		"upgrades of old at once": {rules: three, tell: func(s story) { s.legacyUpgrade("cp-1").reboot("cp-2") }, wrong: []string{
+			"2 control planes were away at once: cp-1, cp-2", "cp-2 was rebooted with 1 of 3 etcd members left",
+		}},
+		"an upgrade of old twice": {rules: three, tell: func(s story) { s.legacyUpgrade("w-1", "w-1") }, wrong: []string{"w-1 was told to reboot while it was rebooting"}},
+		"its own cordon":          {rules: three, tell: func(s story) { s.cordon("ichor-hub", "w-1", "true").cordon("ichor-hub", "w-1", "false") }},
+		"somebody's cordon":       {rules: three, tell: func(s story) { s.cordon("kubectl", "w-1", "true").cordon("ichor-hub", "w-1", "false") }, wrong: []string{"took off a cordon of w-1 that kubectl had put on"}},
+		"a cordon ordered":        {rules: three, tell: func(s story) { s.event("w-1", "cordoned").cordon("ichor-hub", "w-1", "false") }, wrong: []string{"took off a cordon of w-1 that somebody else had put on"}},
 		"a cordon taken back": {rules: three, tell: func(s story) {
 			s.event("w-1", "cordoned", "uncordoned").cordon("ichor-hub", "w-1", "true").cordon("ichor-hub", "w-1", "false")
 		}},
