@@ -10,8 +10,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/manager"
@@ -28,6 +30,7 @@ type serveOptions struct {
 	pprofListen   string
 	imageFactory  string
 	deadlines     map[string]string
+	election      manager.Election
 	log           logOptions
 }
 
@@ -60,23 +63,55 @@ elect a leader. With --standalone it brings its own API server, which keeps ever
 	flags.StringVar(&o.pprofListen, "pprof-bind-address", "0", `address of the endpoint for Go profiles, such as 127.0.0.1:8082; "0" turns it off`)
 	flags.StringVar(&o.imageFactory, "image-factory", manager.DefaultImageFactory, "host, and path if any, of the Image Factory that machines pull installers from")
 	flags.StringToStringVar(&o.deadlines, "step-deadline", nil, "deadline of a step instead of its own, such as Draining=30m; may be repeated")
+	o.addElectionTo(flags)
 	o.log.addTo(flags)
 	cmd.MarkFlagsRequiredTogether("standalone", "data-dir")
 	cmd.MarkFlagsMutuallyExclusive("standalone", "kubeconfig")
 	return cmd
 }
 
+// addElectionTo adds the flags of the election, which are named as Kubernetes' own controllers name them.
+func (o *serveOptions) addElectionTo(flags *pflag.FlagSet) {
+	usual := manager.DefaultElection
+	flags.DurationVar(&o.election.LeaseDuration, "leader-elect-lease-duration", usual.LeaseDuration, "how long other replicas wait for a leader that gives no sign of life")
+	flags.DurationVar(&o.election.RenewDeadline, "leader-elect-renew-deadline", usual.RenewDeadline, "how long a leader tries to give a sign of life before it ends; less than the lease duration")
+	flags.DurationVar(&o.election.RetryPeriod, "leader-elect-retry-period", usual.RetryPeriod, "pause between attempts to lead, or to give a sign of life; less than the renew deadline")
+	flags.StringVar(&o.election.Namespace, "leader-elect-resource-namespace", "", "namespace of the Lease (default: the namespace of the pod, or of the kubeconfig's context)")
+}
+
+// checkElection refuses durations with which nobody could keep the lead.
+func (o *serveOptions) checkElection() error {
+	switch e := o.election; {
+	case e.RetryPeriod <= 0:
+		return fmt.Errorf("--leader-elect-retry-period %s: want more than 0s", e.RetryPeriod)
+	case float64(e.RenewDeadline) <= leaderelection.JitterFactor*float64(e.RetryPeriod):
+		return fmt.Errorf("--leader-elect-renew-deadline %s: want more than %g times --leader-elect-retry-period %s", e.RenewDeadline, leaderelection.JitterFactor, e.RetryPeriod)
+	case e.LeaseDuration <= e.RenewDeadline:
+		return fmt.Errorf("--leader-elect-lease-duration %s: want more than --leader-elect-renew-deadline %s", e.LeaseDuration, e.RenewDeadline)
+	}
+	return nil
+}
+
 func (o serveOptions) run(cmd *cobra.Command, log logr.Logger) error {
 	if o.standalone {
 		return o.runStandalone(cmd, log)
 	}
+	if err := o.checkElection(); err != nil {
+		return err
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	access := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	config, err := access.ClientConfig()
 	if err != nil {
 		return fmt.Errorf("finding the management cluster: %w", err)
 	}
-	return o.runHub(cmd.Context(), config)
+	if o.election.Namespace == "" {
+		if o.election.Namespace, _, err = access.Namespace(); err != nil {
+			return fmt.Errorf("finding the namespace of the election: %w", err)
+		}
+	}
+	return o.runHub(cmd.Context(), config, &o.election)
 }
 
 // runStandalone runs the hub on an API server of its own: the server is there before the hub and goes after it.
@@ -92,7 +127,7 @@ func (o serveOptions) runStandalone(cmd *cobra.Command, log logr.Logger) (err er
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	go func() { cancel(instance.Wait()) }()
-	if err := o.runHub(ctx, instance.RESTConfig()); err != nil {
+	if err := o.runHub(ctx, instance.RESTConfig(), nil); err != nil {
 		return err
 	}
 	if cmd.Context().Err() == nil {
@@ -102,7 +137,7 @@ func (o serveOptions) runStandalone(cmd *cobra.Command, log logr.Logger) (err er
 }
 
 // runHub runs the hub on a management cluster until ctx is done. Standalone, the lock of the data directory is the leadership.
-func (o serveOptions) runHub(ctx context.Context, config *rest.Config) error {
+func (o serveOptions) runHub(ctx context.Context, config *rest.Config, election *manager.Election) error {
 	deadlines, err := parseDeadlines(o.deadlines)
 	if err != nil {
 		return err
@@ -111,7 +146,7 @@ func (o serveOptions) runHub(ctx context.Context, config *rest.Config) error {
 		MetricsBindAddress: o.metricsListen,
 		HealthBindAddress:  o.healthListen,
 		PprofBindAddress:   o.pprofListen,
-		LeaderElection:     !o.standalone,
+		Election:           election,
 		ImageFactory:       o.imageFactory,
 		Deadlines:          deadlines,
 	})

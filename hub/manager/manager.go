@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -63,11 +64,8 @@ type Options struct {
 	HealthBindAddress  string
 	PprofBindAddress   string
 
-	// LeaderElection makes replicas elect the one that reconciles. In standalone mode the lock of the data directory does.
-	LeaderElection bool
-
-	// LeaderElectionNamespace is where the election's Lease is; empty means the hub's own namespace.
-	LeaderElectionNamespace string
+	// Election makes replicas elect the one that reconciles; nil elects nobody. In standalone mode the lock of the data directory does.
+	Election *Election
 
 	// ImageFactory is the host, and path if any, of the Image Factory that machines pull installers from.
 	ImageFactory string
@@ -81,6 +79,31 @@ type Options struct {
 	// SharedProcess lets several managers run in one process, at once or one after the other, as tests do. Controllers of the same name
 	// then share their metrics.
 	SharedProcess bool
+}
+
+// Election is how replicas elect the one that reconciles.
+type Election struct {
+	// Namespace is where the election's Lease is; empty means the namespace of the hub's pod.
+	Namespace string
+
+	// LeaseDuration is how long the others wait for a leader that gives no sign of life, RenewDeadline how long a leader tries to give one
+	// before it ends, and RetryPeriod the pause between attempts. Zero takes DefaultElection's.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+}
+
+// DefaultElection has the durations that Kubernetes' own controllers elect with.
+var DefaultElection = Election{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+
+// apply makes a manager take part in the election.
+func (e *Election) apply(o *ctrl.Options) {
+	if e == nil {
+		return
+	}
+	o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "ichor-hub", e.Namespace
+	o.LeaderElectionReleaseOnCancel = true
+	o.LeaseDuration = ptr.To(cmp.Or(e.LeaseDuration, DefaultElection.LeaseDuration))
+	o.RenewDeadline = ptr.To(cmp.Or(e.RenewDeadline, DefaultElection.RenewDeadline))
+	o.RetryPeriod = ptr.To(cmp.Or(e.RetryPeriod, DefaultElection.RetryPeriod))
 }
 
 // Run runs the controllers until ctx ends. Losing the leadership is an error: the process must end with it.
@@ -108,20 +131,18 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 
 func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 	s := scheme.New()
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:                        s,
-		Cache:                         cacheOptions(),
-		NewClient:                     newClient,
-		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
-		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
-		HealthProbeBindAddress:        o.HealthBindAddress,
-		PprofBindAddress:              o.PprofBindAddress,
-		LeaderElection:                o.LeaderElection,
-		LeaderElectionID:              "ichor-hub",
-		LeaderElectionNamespace:       o.LeaderElectionNamespace,
-		LeaderElectionReleaseOnCancel: true,
-		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
-	})
+	options := ctrl.Options{
+		Scheme:                  s,
+		Cache:                   cacheOptions(),
+		NewClient:               newClient,
+		Client:                  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		Metrics:                 metricsserver.Options{BindAddress: o.MetricsBindAddress},
+		HealthProbeBindAddress:  o.HealthBindAddress,
+		PprofBindAddress:        o.PprofBindAddress,
+		GracefulShutdownTimeout: ptr.To(shutdownTimeout),
+	}
+	o.Election.apply(&options)
+	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the controllers: %w", err)
 	}
@@ -153,7 +174,9 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 	}
 	store := &credentials.Store{Reader: mgr.GetClient()}
 	talosPool, kubePool := talos.NewPool(store), kube.NewPool(store)
-	options := controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(o.SharedProcess)}
+	options := controller.Options{
+		MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(o.SharedProcess),
+	}
 
 	clusters := cluster.New(ctx, cluster.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Credentials: store, Talos: talosPool, Kube: kubePool, Clock: clock.RealClock{},
