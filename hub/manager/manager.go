@@ -176,6 +176,9 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 	talosPool, kubePool := talos.NewPool(store), kube.NewPool(store)
 	options := controller.Options{
 		MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(o.SharedProcess),
+		// The priority queue may lock itself up when it is shut down (controller-runtime #3538): the process then ends with an error, and
+		// only after shutdownTimeout.
+		UsePriorityQueue: ptr.To(false),
 	}
 
 	clusters := cluster.New(ctx, cluster.Options{
