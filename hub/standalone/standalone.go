@@ -166,6 +166,9 @@ func (i *Instance) AdminConfig() *rest.Config {
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (i *Instance) Kubeconfig() string { return i.dir.kubeconfig() }
 
+// HubKubeconfig is the path of a kubeconfig with the hub's own access.
+func (i *Instance) HubKubeconfig() string { return i.dir.hubKubeconfig() }
+
 // Wait returns when the API server is gone for good: nil after Stop, else why it could not be kept up.
 func (i *Instance) Wait() error {
 	<-i.done

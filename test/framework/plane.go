@@ -24,8 +24,9 @@ type Plane struct {
 	Config *rest.Config
 	// HubConfig is the hub's own access: what its ClusterRole grants, and no more.
 	HubConfig *rest.Config
-	// Kubeconfig is the path of the administrator's kubeconfig.
-	Kubeconfig string
+	// Kubeconfig is the path of the administrator's kubeconfig, and HubKubeconfig of the hub's own.
+	Kubeconfig    string
+	HubKubeconfig string
 
 	dir      string
 	instance *standalone.Instance
@@ -47,11 +48,12 @@ func StartPlane(ctx context.Context) (*Plane, error) {
 		return nil, errors.Join(fmt.Errorf("starting the test API server: %w", withLog(err, dir)), os.RemoveAll(dir))
 	}
 	return &Plane{
-		Config:     instance.AdminConfig(),
-		HubConfig:  instance.RESTConfig(),
-		Kubeconfig: instance.Kubeconfig(),
-		dir:        dir,
-		instance:   instance,
+		Config:        instance.AdminConfig(),
+		HubConfig:     instance.RESTConfig(),
+		Kubeconfig:    instance.Kubeconfig(),
+		HubKubeconfig: instance.HubKubeconfig(),
+		dir:           dir,
+		instance:      instance,
 	}, nil
 }
 
