@@ -36,7 +36,7 @@ export ICHOR_CAPI_CORE_BINARY ?= $(CURDIR)/bin/capi-core
 
 # End-to-end tests are the packages below a directory named e2e.
 E2E_PACKAGES = $(shell $(GO) list ./... | grep -E '/e2e(/|$$)')
-UNIT_PACKAGES = $(shell $(GO) list ./... | grep -vE '/e2e(/|$$)|/test/scale(/|$$)')
+UNIT_PACKAGES = $(shell $(GO) list ./... | grep -vE '/e2e(/|$$)|/test/(scale|chaos)(/|$$)')
 BENCH_PACKAGES = $(E2E_PACKAGES) $(shell $(GO) list ./... | grep -E '/test/scale(/|$$)')
 
 .DEFAULT_GOAL := help
@@ -105,6 +105,14 @@ test-unit: build-ichor-hub ## Run unit tests and controller tests (these start t
 .PHONY: test-e2e
 test-e2e: build build-kubectl build-talosctl build-capi-core ## Run the end-to-end tests on the binaries.
 	$(GO) test -p 1 -count=1 -timeout 30m $(E2E_PACKAGES)
+
+.PHONY: test-chaos
+test-chaos: build-ichor-hub ## Let operations, faults and kills meet at random (CHAOS_DURATION=2m CHAOS_SEED=N CHAOS_CLUSTERS=5).
+	$(GO) test -p 1 -count=1 -timeout 0 -v ./test/chaos
+
+.PHONY: test-replicas
+test-replicas: build-ichor-hub ## Kill the leader of two replicas 20 times (REPLICAS_KILLS=N).
+	REPLICAS_KILLS=$(or $(REPLICAS_KILLS),20) $(GO) test -p 1 -count=1 -timeout 0 -v ./test/replicas/...
 
 FUZZTIME ?= 20s
 

@@ -16,7 +16,7 @@ import (
 
 // WaitFor waits until all conditions hold for an operation at once, and returns it as it was then. Its error shows the operation.
 func (h *Harness) WaitFor(ctx context.Context, op *v1alpha1.TalosOperation, all ...Condition[*v1alpha1.TalosOperation]) (*v1alpha1.TalosOperation, error) {
-	return await(ctx, h.Client, &v1alpha1.TalosOperationList{}, op.Name, showOperation, all)
+	return await(ctx, h.Client, &v1alpha1.TalosOperationList{}, op.Name, ShowOperation, all)
 }
 
 // WaitForCluster is WaitFor for a TalosCluster.
@@ -83,7 +83,8 @@ func lacking[T client.Object](object T, all []Condition[T]) (missing []Condition
 	return missing
 }
 
-func showOperation(op *v1alpha1.TalosOperation) string {
+// ShowOperation describes an operation for people who ask why it does not move.
+func ShowOperation(op *v1alpha1.TalosOperation) string {
 	if op == nil {
 		return "not there"
 	}
