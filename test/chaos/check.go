@@ -4,8 +4,11 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/test/harness"
@@ -84,4 +87,13 @@ func (r *run) leftovers(ctx context.Context, p *player) ([]string, error) {
 			return left, err
 		}
 	}
+}
+
+// target is an administrator's access to a cluster.
+func (r *run) target(cluster string) (kubernetes.Interface, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(r.harness.Fleet.Cluster(cluster).Kubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig of cluster %s: %w", cluster, err)
+	}
+	return kubernetes.NewForConfig(config)
 }

@@ -20,9 +20,6 @@ type Report struct {
 	// Kills and Stops count the ends of the hub.
 	Kills, Stops int
 
-	// Untied counts pairs of operations that waited for each other at the end, until somebody took a cordon off.
-	Untied int
-
 	// Faults counts the faults that were ordered, by name.
 	Faults map[string]int
 
@@ -38,7 +35,7 @@ type Report struct {
 
 func (r *run) report() *Report {
 	report := &Report{
-		Clusters: len(r.players), Operations: r.watcher.ends(), Kills: r.kills, Stops: r.stops, Untied: r.untied, Faults: map[string]int{}, Moves: map[string]int{},
+		Clusters: len(r.players), Operations: r.watcher.ends(), Kills: r.kills, Stops: r.stops, Faults: map[string]int{}, Moves: map[string]int{},
 		Entries: r.harness.Journal().Last(), Problems: r.log.found(),
 	}
 	for _, p := range r.players {
@@ -61,7 +58,6 @@ func (r *Report) String() string {
 		fmt.Sprintf("hub:        %d killed, %d stopped", r.Kills, r.Stops),
 		"faults:     " + counts(r.Faults),
 		"moves:      " + counts(r.Moves),
-		fmt.Sprintf("knots:      %d untied by hand", r.Untied),
 		fmt.Sprintf("journal:    %d entries", r.Entries),
 		fmt.Sprintf("problems:   %d", len(r.Problems)),
 	}, "\n")

@@ -58,10 +58,10 @@ func (r *run) settle(ctx context.Context) error {
 	defer cancel()
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
-	asked, waits := map[types.UID]int{}, map[types.UID]int{}
+	asked := map[types.UID]int{}
 	var busy []string
 	for {
-		now, err := r.nudge(ctx, asked, waits)
+		now, err := r.nudge(ctx, asked)
 		switch {
 		case err != nil && len(busy) == 0:
 			return err
@@ -79,16 +79,13 @@ func (r *run) settle(ctx context.Context) error {
 }
 
 // nudge asks to retry what failed, and describes what is not at rest.
-func (r *run) nudge(ctx context.Context, asked, waits map[types.UID]int) (busy []string, err error) {
+func (r *run) nudge(ctx context.Context, asked map[types.UID]int) (busy []string, err error) {
 	list := &v1alpha1.TalosOperationList{}
 	if err := r.harness.Client.List(ctx, list, client.InNamespace(harness.Namespace)); err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
 		op := &list.Items[i]
-		if err := r.untie(ctx, op, waits); err != nil {
-			return nil, err
-		}
 		if asked[op.UID] >= refusals && r.overtaken(op) {
 			r.log.note("deleting %s, which later ones have overtaken: %s", op.Name, op.Status.FailureReason)
 			if err := client.IgnoreNotFound(r.harness.Client.Delete(ctx, op)); err != nil {

@@ -57,7 +57,6 @@ type run struct {
 	players []*player
 
 	kills, stops int
-	untied       int         // How often two operations waited for each other at the end.
 	interrupted  []time.Time // When the hub was ended.
 }
 
