@@ -115,7 +115,7 @@ var helpers = map[string]helper{
 	}},
 	v1alpha1.StepFailedReason: {"an operator, once the cause is mended", resume},
 	v1alpha1.NoExecutorReason: {"an administrator: a newer hub may know the kind", func(op *v1alpha1.TalosOperation) string { return of(op, "delete") }},
-	v1alpha1.RefusedReason:    {"an operator, once what refuses has changed", resume},
+	v1alpha1.RefusedReason:    {"an operator, once what refuses has changed", afterRefusal},
 	v1alpha1.WaitingForWindowReason: {"nobody: it goes on when the window opens", func(op *v1alpha1.TalosOperation) string {
 		return fmt.Sprintf("kubectl get taloscluster %s -n %s -o jsonpath='{.spec.maintenanceWindows}'", op.Spec.ClusterName, op.Namespace)
 	}},
@@ -131,6 +131,14 @@ var helpers = map[string]helper{
 
 func of(op *v1alpha1.TalosOperation, verb string) string {
 	return fmt.Sprintf("ichor operation %s %s -n %s", verb, op.Name, op.Namespace)
+}
+
+// afterRefusal is what helps against a refusal. No retry helps where another hub manages the cluster.
+func afterRefusal(op *v1alpha1.TalosOperation) string {
+	if strings.HasPrefix(op.Status.FailureReason, v1alpha1.TargetOwnedGate+": ") {
+		return fmt.Sprintf("ichor cluster get %s -n %s", op.Spec.ClusterName, op.Namespace)
+	}
+	return resume(op)
 }
 
 func resume(op *v1alpha1.TalosOperation) string { return of(op, "resume") }

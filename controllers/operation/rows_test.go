@@ -25,7 +25,7 @@ var updateGolden = os.Getenv("UPDATE_GOLDEN") != ""
 
 // Every row of the pause table, and every other answer to why an operation does not move, as an object of the API. The CLI has golden
 // files of what it makes of these very objects.
-var _ = DescribeTable("An operation that does not move says why", func(ctx SpecContext, row string, controlPlanes, workers int, arrange func(context.Context, *fleet) *v1alpha1.TalosOperation, condition string) {
+var _ = DescribeTable("An operation that does not move says why", func(ctx SpecContext, row, reason string, controlPlanes, workers int, arrange func(context.Context, *fleet) *v1alpha1.TalosOperation, condition string) {
 	f := newFleet(ctx, controlPlanes, workers)
 	f.startHub()
 	op := arrange(ctx, f)
@@ -33,21 +33,21 @@ var _ = DescribeTable("An operation that does not move says why", func(ctx SpecC
 	if condition == v1alpha1.ProgressingCondition {
 		status = metav1.ConditionFalse
 	}
-	Eventually(now(ctx, op)).Should(haveCondition(condition, status, row, Not(BeEmpty())))
+	Eventually(now(ctx, op)).Should(haveCondition(condition, status, reason, Not(BeEmpty())))
 	current, err := now(ctx, op)()
 	Expect(err).NotTo(HaveOccurred())
 	expectGolden(filepath.Join("testdata", "rows", row+".yaml"), f.timeless(current))
 },
-	Entry("ClusterPaused", "ClusterPaused", 1, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("ClusterPaused", "ClusterPaused", "ClusterPaused", 1, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		pauseCluster(ctx, f, true)
 		return f.create(ctx, "up", upgrade())
 	}, "Paused"),
-	Entry("OperatorPaused", "OperatorPaused", 1, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("OperatorPaused", "OperatorPaused", "OperatorPaused", 1, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		spec := upgrade()
 		spec.Paused = ptr.To(true)
 		return f.create(ctx, "up", spec)
 	}, "Paused"),
-	Entry("StatusLost", "StatusLost", 1, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("StatusLost", "StatusLost", "StatusLost", 1, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		op := f.create(ctx, "up", upgrade())
 		Eventually(now(ctx, op)).Should(beCompleted())
 		f.kube.SetRecord(kube.Record{OwnerID: ownerID})
@@ -58,45 +58,57 @@ var _ = DescribeTable("An operation that does not move says why", func(ctx SpecC
 		Expect(admin.Create(ctx, lost)).To(Succeed())
 		return lost
 	}, "Paused"),
-	Entry("StepFailed", "StepFailed", 3, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("StatusLost of a reboot", "StatusLost-reboot", "StatusLost", 1, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+		lost := &v1alpha1.TalosOperation{ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.namespace, Name: "lost", Annotations: map[string]string{"ichor.maesh.dev/started-at": "2026-01-01T00:00:00Z"},
+		}, Spec: reboot("c-w1")}
+		lost.Spec.ClusterName = "c"
+		Expect(admin.Create(ctx, lost)).To(Succeed())
+		return lost
+	}, "Paused"),
+	Entry("Refused for another hub", "Refused-TargetOwned", "Refused", 1, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+		f.kube.SetRecord(kube.Record{OwnerID: "another-hub"})
+		return f.create(ctx, "up", upgrade())
+	}, "Paused"),
+	Entry("StepFailed", "StepFailed", "StepFailed", 3, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		f.talos.ExitWith(f.addresses["cp2"], 4)
 		return f.create(ctx, "up", upgrade())
 	}, "Paused"),
-	Entry("NoExecutor", "NoExecutor", 1, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("NoExecutor", "NoExecutor", "NoExecutor", 1, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		return f.create(ctx, "k8s", v1alpha1.TalosOperationSpec{Kind: v1alpha1.KubernetesKind})
 	}, "Paused"),
-	Entry("Refused", "Refused", 2, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("Refused", "Refused", "Refused", 2, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		return f.create(ctx, "up", upgrade())
 	}, "Paused"),
-	Entry("WaitingForWindow", "WaitingForWindow", 1, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("WaitingForWindow", "WaitingForWindow", "WaitingForWindow", 1, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		closed := v1alpha1.MaintenanceWindow{Schedule: "0 0 29 2 *", DurationSeconds: 60}
 		change(ctx, f.cluster(), func(c *v1alpha1.TalosCluster) { c.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{closed} })
 		return f.create(ctx, "up", upgrade())
 	}, "Paused"),
-	Entry("ControlPlaneTransitioning", "ControlPlaneTransitioning", 4, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("ControlPlaneTransitioning", "ControlPlaneTransitioning", "ControlPlaneTransitioning", 4, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		return f.create(ctx, "up", upgrade())
 	}, "Paused"),
-	Entry("ClusterLockHeld", "ClusterLockHeld", 1, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("ClusterLockHeld", "ClusterLockHeld", "ClusterLockHeld", 1, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		f.kube.FailNext("Drain", "cp1", fmt.Errorf("draining: %w", errForbidden))
 		Eventually(now(ctx, f.create(ctx, "first", upgrade()))).Should(bePaused("StepFailed", Not(BeEmpty())))
 		return f.create(ctx, "second", reboot("c-w1"))
 	}, "Paused"),
-	Entry("TargetMissing", "TargetMissing", 1, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("TargetMissing", "TargetMissing", "TargetMissing", 1, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		op := &v1alpha1.TalosOperation{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "up"}, Spec: upgrade()}
 		op.Spec.ClusterName = "nowhere"
 		Expect(admin.Create(ctx, op)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, op)).To(Succeed()) })
 		return op
 	}, "Paused"),
-	Entry("WorkersAvailable", "WorkersAvailable", 1, 2, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("WorkersAvailable", "WorkersAvailable", "WorkersAvailable", 1, 2, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		f.kube.Change("w2", func(n *kube.Node) { n.Unschedulable = true })
 		return f.create(ctx, "re", reboot("c-w1"))
 	}, "Progressing"),
-	Entry("EtcdHealthy", "EtcdHealthy", 3, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("EtcdHealthy", "EtcdHealthy", "EtcdHealthy", 3, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		f.talos.Silence(f.addresses["cp3"], true)
 		return f.create(ctx, "re", reboot("c-cp2"))
 	}, "Progressing"),
-	Entry("DeletionBlocked", "DeletionBlocked", 1, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+	Entry("DeletionBlocked", "DeletionBlocked", "DeletionBlocked", 1, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		f.kube.FailNext("Drain", "cp1", fmt.Errorf("draining: %w", errForbidden))
 		op := f.create(ctx, "up", upgrade())
 		Eventually(now(ctx, op)).Should(bePaused("StepFailed", Not(BeEmpty())))
@@ -112,7 +124,7 @@ var _ = DescribeTable("An operation that does not move says why", func(ctx SpecC
 )
 
 var (
-	anyTime       = regexp.MustCompile(`"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"`)
+	anyTime       = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	anyGeneration = regexp.MustCompile(`observedGeneration: \d+`) // A deletion is another generation, which not every condition has seen.
 	anyUUID       = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 )
@@ -126,7 +138,7 @@ func (f *fleet) timeless(op *v1alpha1.TalosOperation) string {
 	data, err := yaml.Marshal(op)
 	Expect(err).NotTo(HaveOccurred())
 	text := strings.ReplaceAll(string(data), f.namespace, "fleet")
-	text = anyTime.ReplaceAllString(text, `"2026-01-01T00:00:00Z"`)
+	text = anyTime.ReplaceAllString(text, "2026-01-01T00:00:00Z")
 	text = anyGeneration.ReplaceAllString(text, "observedGeneration: 1")
 	return anyUUID.ReplaceAllString(text, "00000000-0000-0000-0000-000000000000")
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -327,14 +328,15 @@ func (s *scope) fail(unit v1alpha1.UnitStatus, action kind.Action, now time.Time
 	if unit.Outcome == nil || unit.Outcome.Result != v1alpha1.CallFailed {
 		unit.Outcome = &v1alpha1.CallOutcome{Result: v1alpha1.CallFailed, Class: v1alpha1.ErrorPermanent, Time: metav1.NewTime(now)}
 	}
-	message := shorten(action.Message)
+	words := strings.TrimPrefix(action.Message, unit.Name+": ")
+	message := shorten(words)
 	unit.Outcome.Message, unit.Message = message, message
 	unit.FailureTime, unit.RetryStep = metav1.NewTime(now), action.RetryStep
 	s.put(unit)
 	if s.op.Status.FailureReason == "" {
-		s.op.Status.FailureReason = shorten(fmt.Sprintf("machine %s: %s", unit.Name, action.Message))
+		s.op.Status.FailureReason = shorten(fmt.Sprintf("machine %s: %s", unit.Name, words))
 	}
-	s.event(v1alpha1.StepFailedReason, "Run", "machine %s: %s", unit.Name, action.Message)
+	s.event(v1alpha1.StepFailedReason, "Run", "machine %s: %s", unit.Name, words)
 }
 
 // start makes the call that a unit's claim announces.
