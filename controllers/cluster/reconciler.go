@@ -106,7 +106,7 @@ func New(ctx context.Context, options Options) *Reconciler {
 }
 
 // credentialSecretsField indexes clusters by the Secrets that they take credentials from.
-const credentialSecretsField = "credentialSecrets" //nolint:gosec // The name of an index.
+const credentialSecretsField = "credentialSecrets"
 
 func credentialSecrets(object client.Object) []string {
 	cluster, ok := object.(*v1alpha1.TalosCluster)

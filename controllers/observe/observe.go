@@ -213,7 +213,8 @@ func (o *Observer) look(ctx context.Context, key Key, l *look) (took time.Durati
 	news := !reflect.DeepEqual(seen, l.seen)
 	l.seen, l.begun = seen, begun
 	news = l.isFresh() && (news || stale)
-	if l.quiet++; news {
+	l.quiet++
+	if news {
 		l.quiet = 0
 	}
 	o.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 type metrics map[string]*dto.MetricFamily
 
 func scrape(ctx context.Context, address string) (metrics, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody)
 	if err != nil {
 		return nil, err
 	}

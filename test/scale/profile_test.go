@@ -27,7 +27,7 @@ func (h *hub) saveProfiles(ctx context.Context, name string, kinds ...string) er
 }
 
 func (h *hub) saveProfile(ctx context.Context, kind, path string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.pprof+"/debug/pprof/"+kind+"?seconds=20", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.pprof+"/debug/pprof/"+kind+"?seconds=20", http.NoBody)
 	if err != nil {
 		return err
 	}
