@@ -13,7 +13,9 @@ import (
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/hub/scheme"
@@ -31,6 +33,7 @@ type hub struct {
 	host    string // Address of its API server, as its metrics name it.
 
 	client    client.WithWatch
+	informers cache.Cache
 	service   *service.Service
 	discovery discovery.DiscoveryInterface
 }
@@ -52,11 +55,11 @@ func startHub(ctx context.Context, dir string) (*hub, error) {
 	if h.plane, err = framework.Child(h.daemon.PID()); err != nil {
 		return h, err
 	}
-	return h, h.connect()
+	return h, h.connect(ctx)
 }
 
 // connect makes the client of an administrator, which nothing slows down.
-func (h *hub) connect() error {
+func (h *hub) connect(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", h.kubeconfig())
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig of the hub: %w", err)
@@ -75,7 +78,27 @@ func (h *hub) connect() error {
 		return fmt.Errorf("connecting to the hub's API server: %w", err)
 	}
 	h.service = &service.Service{Client: h.client, Now: time.Now}
+	if h.informers, err = cache.New(config, cache.Options{Scheme: scheme.New()}); err != nil {
+		return fmt.Errorf("preparing informers: %w", err)
+	}
+	go func() { _ = h.informers.Start(ctx) }()
 	return nil
+}
+
+// follow hands every object of a kind to a function, as it is now and whenever it changes, until stop is called. A plain watch would not do: a busy
+// API server ends those that it cannot serve fast enough.
+func (h *hub) follow(ctx context.Context, kind client.Object, changed func(object any)) (stop func(), err error) {
+	informer, err := h.informers.GetInformer(ctx, kind)
+	if err != nil {
+		return nil, fmt.Errorf("following %T: %w", kind, err)
+	}
+	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: changed, UpdateFunc: func(_, object any) { changed(object) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("following %T: %w", kind, err)
+	}
+	return func() { _ = informer.RemoveEventHandler(handler) }, nil
 }
 
 func (h *hub) kubeconfig() string { return filepath.Join(h.dir, "hub", "kubeconfig") }

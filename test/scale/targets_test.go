@@ -11,13 +11,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/watch"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -125,9 +126,8 @@ func (w *world) report(value float64, unit string) {
 
 // register imports every cluster as the command line does, and waits until all are available.
 func (w *world) register(ctx context.Context) {
-	watcher, err := w.hub.client.Watch(ctx, &v1alpha1.TalosClusterList{}, client.InNamespace(namespace))
+	available, err := w.hub.await(ctx, metav1.ConditionTrue, w.sizes.clusters)
 	w.g.Expect(err).NotTo(HaveOccurred())
-	defer watcher.Stop()
 	before, err := w.hub.usage(ctx, w.fleet)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	begun := time.Now()
@@ -138,8 +138,9 @@ func (w *world) register(ctx context.Context) {
 		lastImport = time.Now()
 		imported <- err
 	}()
-	w.g.Expect(waitForAvailable(watcher, w.sizes.clusters)).To(Succeed())
-	done := time.Now()
+	shown, err := available(ctx)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	done := slices.MaxFunc(shown, time.Time.Compare)
 	w.g.Expect(<-imported).To(Succeed())
 	after, err := w.hub.usage(ctx, w.fleet)
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -168,42 +169,36 @@ func (w *world) importAll(ctx context.Context) error {
 	return group.Wait()
 }
 
-// waitForAvailable waits until as many clusters are available.
-func waitForAvailable(watcher watch.Interface, clusters int) error {
-	available := map[string]bool{}
-	for event := range watcher.ResultChan() {
-		cluster, ok := event.Object.(*v1alpha1.TalosCluster)
-		if !ok {
-			continue
+// await begins to wait until condition Available of so many clusters has a status. The function that it returns tells when it got it, of each.
+func (h *hub) await(ctx context.Context, status metav1.ConditionStatus, clusters int) (func(context.Context) ([]time.Time, error), error) {
+	var mu sync.Mutex
+	all, shown := make(chan struct{}), map[string]time.Time{}
+	stop, err := h.follow(ctx, &v1alpha1.TalosCluster{}, func(object any) {
+		mu.Lock()
+		defer mu.Unlock()
+		cluster := object.(*v1alpha1.TalosCluster) //nolint:forcetypeassert // It was asked for.
+		_, known := shown[cluster.Name]
+		switch has := meta.IsStatusConditionPresentAndEqual(cluster.Status.Conditions, v1alpha1.AvailableCondition, status); {
+		case len(shown) == clusters: // All at once is what counts.
+		case !has:
+			delete(shown, cluster.Name)
+		case !known:
+			if shown[cluster.Name] = time.Now(); len(shown) == clusters {
+				close(all)
+			}
 		}
-		if meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.AvailableCondition) {
-			available[cluster.Name] = true
-		} else {
-			delete(available, cluster.Name)
-		}
-		if len(available) == clusters {
-			return nil
-		}
-	}
-	return fmt.Errorf("%d of %d clusters are available", len(available), clusters)
-}
-
-// waitForUnavailable waits until as many clusters are not available, and returns when that showed of each.
-func waitForUnavailable(watcher watch.Interface, clusters int, begun time.Time) ([]time.Duration, error) {
-	shown := map[string]time.Duration{}
-	for event := range watcher.ResultChan() {
-		cluster, ok := event.Object.(*v1alpha1.TalosCluster)
-		if !ok || !meta.IsStatusConditionFalse(cluster.Status.Conditions, v1alpha1.AvailableCondition) {
-			continue
-		}
-		if _, known := shown[cluster.Name]; !known {
-			shown[cluster.Name] = time.Since(begun)
-		}
-		if len(shown) == clusters {
+	})
+	return func(ctx context.Context) ([]time.Time, error) {
+		defer stop()
+		select {
+		case <-all:
 			return slices.Collect(maps.Values(shown)), nil
+		case <-ctx.Done():
+			mu.Lock()
+			defer mu.Unlock()
+			return nil, fmt.Errorf("%d of %d clusters have Available=%s: %w", len(shown), clusters, status, ctx.Err())
 		}
-	}
-	return nil, fmt.Errorf("%d of %d clusters are known to be gone", len(shown), clusters)
+	}, err
 }
 
 // pause lets time pass: idle is what happens when nothing happens.
@@ -286,6 +281,7 @@ func (w *world) measureOperations(ctx context.Context, name string, from []strin
 	after, err := w.hub.usage(ctx, w.fleet)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.report(took.Seconds(), "s/operations-"+name)
+	w.report(float64(result.missed), "missed/operations-"+name)
 	w.report(bound(after.reconciles(before, "talosoperation"), 0.99)*1000, "ms/reconcile-p99-bound-"+name)
 	w.report(bound(after.reconciles(before, "talosoperation"), 0.5)*1000, "ms/reconcile-p50-bound-"+name)
 	w.report(bound(after.reconciles(before, "taloscluster"), 0.99)*1000, "ms/reconcile-cluster-p99-bound-"+name)
@@ -303,9 +299,6 @@ func (w *world) measureOperations(ctx context.Context, name string, from []strin
 
 // blackhole cuts off two clusters of five, and measures when that shows and what it does to the others.
 func (w *world) blackhole(ctx context.Context) {
-	watcher, err := w.hub.client.Watch(ctx, &v1alpha1.TalosClusterList{}, client.InNamespace(namespace))
-	w.g.Expect(err).NotTo(HaveOccurred())
-	defer watcher.Stop()
 	var gone []int
 	var left []string
 	for i, name := range w.fleet.clusters {
@@ -315,12 +308,18 @@ func (w *world) blackhole(ctx context.Context) {
 			left = append(left, name)
 		}
 	}
+	unavailable, err := w.hub.await(ctx, metav1.ConditionFalse, len(gone))
+	w.g.Expect(err).NotTo(HaveOccurred())
 	begun := time.Now()
 	w.g.Expect(w.fleet.blackhole(ctx, gone)).To(Succeed())
-	shown, err := waitForUnavailable(watcher, len(gone), begun)
+	times, err := unavailable(ctx)
 	w.g.Expect(err).NotTo(HaveOccurred())
-	w.report(quantile(shown, 0.5).Seconds(), "s/outage-shows-p50")
-	w.report(quantile(shown, 1).Seconds(), "s/outage-shows-all")
+	var took []time.Duration
+	for _, shown := range times {
+		took = append(took, shown.Sub(begun))
+	}
+	w.report(quantile(took, 0.5).Seconds(), "s/outage-shows-p50")
+	w.report(quantile(took, 1).Seconds(), "s/outage-shows-all")
 	w.measureUse(ctx, "blackhole", w.sizes.idle/2)
 	w.measureLists(ctx, "blackhole")
 	w.measureOperations(ctx, "blackhole", left)
