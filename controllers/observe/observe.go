@@ -25,8 +25,8 @@ type Options struct {
 	// Interval is the pause between two looks.
 	Interval time.Duration
 
-	// Longest is what the pause grows to, twice as long after every look that tells nothing new. Where it is not longer than Interval, the
-	// pause does not grow.
+	// Longest is what the pause grows to, three times as long after every look that tells nothing new. Where it is not longer than Interval,
+	// the pause does not grow.
 	Longest time.Duration
 
 	// Jitter is the part of itself that is added to a pause at most. Without it, looks that began together stay together.
@@ -35,9 +35,12 @@ type Options struct {
 	// Timeout bounds one look.
 	Timeout time.Duration
 
-	// AtOnce bounds the looks that are under way together.
+	// AtOnce bounds the looks that are under way together, but for those that have taken half of Timeout.
 	AtOnce int
 }
+
+// growth is how many times longer a pause becomes after a look that tells nothing new.
+const growth = 3
 
 // Observer looks at things and wakes the object that they belong to when something changed. What answers slowly or not at all is
 // looked at less often, since the pause grows with the time that looks take, and in slots of its own: however many targets are silent, the
@@ -152,13 +155,12 @@ func (o *Observer) Keep(object types.NamespacedName, wanted map[string]bool) {
 func (o *Observer) run(ctx context.Context, key Key, l *look) {
 	slots := o.slots
 	for {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
+		giveBack, ok := o.take(ctx, slots)
+		if !ok {
 			return
 		}
 		took := o.look(ctx, key, l)
-		<-slots
+		giveBack()
 		slots = o.slotsFor(took)
 		select {
 		case <-ctx.Done():
@@ -167,6 +169,19 @@ func (o *Observer) run(ctx context.Context, key Key, l *look) {
 		case <-o.clock.After(o.pause(l, took)):
 		}
 	}
+}
+
+// take takes a slot and returns how to give it back. What has taken half of its time by then does nothing but wait, and does not keep others from
+// looking any longer: many targets that fall silent at once are not found out one after the other.
+func (o *Observer) take(ctx context.Context, slots chan struct{}) (giveBack func(), ok bool) {
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	}
+	held, giveBack := context.WithTimeout(ctx, o.options.Timeout/2)
+	context.AfterFunc(held, func() { <-slots })
+	return giveBack, true
 }
 
 // slotsFor are the slots for a look that took so long the last time.
@@ -187,7 +202,7 @@ func (o *Observer) pause(l *look, took time.Duration) time.Duration {
 			if pause >= o.options.Longest {
 				break
 			}
-			pause = min(2*pause, o.options.Longest)
+			pause = min(growth*pause, o.options.Longest)
 		}
 	}
 	if pause = max(pause, took); o.options.Jitter > 0 {

@@ -126,9 +126,9 @@ func TestQuietThingsAreSeldomLookedAt(t *testing.T) {
 	w := newWorld(t, Options{Interval: 10 * time.Second, Longest: time.Minute, Timeout: time.Hour, AtOnce: 8})
 	w.want(part)
 	w.look("a")
-	w.pauses("a", 10*time.Second, 20*time.Second, 40*time.Second, time.Minute, time.Minute)
+	w.pauses("a", 10*time.Second, 30*time.Second, time.Minute, time.Minute)
 	w.look("b")
-	w.pauses("b", 10*time.Second, 20*time.Second)
+	w.pauses("b", 10*time.Second, 30*time.Second)
 	w.look("b")
 }
 
@@ -151,7 +151,7 @@ func TestClosely(t *testing.T) {
 	w.Closely(part, true) // Nothing looks at it yet.
 	w.want(part)
 	w.look("a")
-	w.pauses("a", 10*time.Second, 20*time.Second)
+	w.pauses("a", 10*time.Second, 30*time.Second)
 	w.look("a")
 	w.g.Eventually(w.clock.HasWaiters).Should(BeTrue())
 	w.Closely(part, true)
@@ -195,6 +195,18 @@ func TestSlowLooksHaveSlotsOfTheirOwn(t *testing.T) {
 	w.g.Eventually(w.begun).Should(Receive(), "although the slow one is not done")
 	w.tell <- "b"
 	w.tell <- "b"
+}
+
+// A look that hangs gives up its slot before it gives up.
+func TestHangingLooksGiveUpTheirSlot(t *testing.T) {
+	w := newWorld(t, Options{Interval: time.Second, Timeout: 400 * time.Millisecond, AtOnce: 1})
+	w.want(part)
+	var hangs context.Context
+	w.g.Eventually(w.begun).Should(Receive(&hangs))
+	w.want(Key{Object: object, Part: "c1-w-2"})
+	w.g.Consistently(w.begun, 100*time.Millisecond).ShouldNot(Receive())
+	w.g.Eventually(w.begun).Should(Receive())
+	w.g.Expect(hangs.Err()).NotTo(HaveOccurred(), "it has not ended yet")
 }
 
 // Only observations begun after the last thing that happened count, and the next one is made at once.
