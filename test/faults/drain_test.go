@@ -3,10 +3,12 @@
 package faults_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -180,8 +182,16 @@ func TestPodThatNeverEnds(t *testing.T) {
 	t.Parallel()
 	w := begin(t, "stuck", 1, 2)
 	id := w.order(fault.PodStuck, "worker-1")
+	pods, err := w.kube().CoreV1().Pods("").List(w.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=worker-1"})
+	w.Expect(err).NotTo(HaveOccurred())
+	var names []types.GomegaMatcher
+	for _, pod := range pods.Items {
+		names = append(names, ContainSubstring(fmt.Sprintf("pod %q in namespace %q", pod.Name, pod.Namespace)))
+	}
+	w.Expect(names).NotTo(BeEmpty())
 	op := w.reboot("worker-1")
-	w.fails(op, "machine stuck-worker-1", "not")
+	failed := w.fails(op, "machine stuck-worker-1")
+	w.Expect(failed.Status.FailureReason).To(Or(names...))
 	w.Expect(w.rolling().Reboots).To(BeEmpty())
 	w.Expect(w.nodes()["worker-1"].unschedulable).To(BeFalse())
 	hub.Clear(id)

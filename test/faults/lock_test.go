@@ -70,12 +70,29 @@ func TestCaseE2E8WaitingForTheLock(t *testing.T) {
 // Operations that somebody else creates go one after the other, in the order in which they were created.
 func TestCaseE5Queue(t *testing.T) {
 	t.Parallel()
-	w := begin(t, "e5", 1, 2)
-	first := w.createReboot("e5-1", "worker-2")
-	second := w.createReboot("e5-2", "worker-1")
-	w.completes(second)
-	w.completes(first)
-	w.Expect(w.rolling().Order).To(Equal([]string{"worker-2", "worker-1"}))
+	w := begin(t, "e5", 1, 3)
+	remove := w.budget() // The first keeps the lock until the others stand in the queue.
+	first := w.createReboot("e5-m", "worker-1")
+	w.evictionRefused()
+	var queue []*v1alpha1.TalosOperation
+	for _, row := range []struct{ name, node string }{{"e5-z", "worker-3"}, {"e5-y", "worker-2"}, {"e5-a", "cp-1"}} { // By name it would be the other way round.
+		if len(queue) > 0 {
+			w.secondAfter(queue[len(queue)-1])
+		}
+		queue = append(queue, w.createReboot(row.name, row.node))
+		w.until(queue[len(queue)-1], harness.Paused(v1alpha1.ClusterLockHeldReason, first.Name))
+	}
+	remove()
+	for _, op := range append(queue, first) {
+		w.completes(op)
+	}
+	w.Expect(w.rolling().Order).To(Equal([]string{"worker-1", "worker-3", "worker-2", "cp-1"}))
+}
+
+// secondAfter waits until what is created next is younger than an operation: times of creation have whole seconds.
+func (w *world) secondAfter(op *v1alpha1.TalosOperation) {
+	w.t.Helper()
+	w.Eventually(time.Now).WithContext(w.ctx).Should(BeTemporally(">=", op.CreationTimestamp.Add(time.Second)))
 }
 
 // closed is a window that is not open in any month that a test may run in.
