@@ -6,10 +6,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/siderolabs/talos/pkg/machinery/role"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -29,6 +32,14 @@ func replace(old, replacement string) func(string) string {
 	}
 }
 
+// field is the only value of a field in a document.
+func field(document []byte, name string) string {
+	GinkgoHelper()
+	found := regexp.MustCompile(`(?m)^ *`+name+`: (\S+)$`).FindAllSubmatch(document, -1)
+	Expect(found).To(HaveLen(1))
+	return string(found[0][1])
+}
+
 // refuseWrongFiles imports cluster one under another name with files that cannot work. The texts are what a person reads.
 func refuseWrongFiles(ctx context.Context, w *world) {
 	GinkgoHelper()
@@ -43,7 +54,10 @@ func refuseWrongFiles(ctx context.Context, w *world) {
 	}
 	reader, err := one.TalosconfigFor("os:reader")
 	Expect(err).NotTo(HaveOccurred())
+	expired, err := one.TalosconfigWith(role.MakeSet(role.Admin), []string{endpoint}, -time.Hour)
+	Expect(err).NotTo(HaveOccurred())
 	ca := "    certificate-authority-data:"
+	talosCA, kubernetesCA := field(one.Talosconfig(), "ca"), field(one.Kubeconfig(), "certificate-authority-data") // Each is wrong for the other.
 	for name, row := range map[string]wrongFiles{
 		"no such context": {
 			args: []string{"--from-context", "nine"}, says: `talosconfig is invalid: context "nine" is not among the contexts ["one"]`,
@@ -99,6 +113,18 @@ func refuseWrongFiles(ctx context.Context, w *world) {
 		},
 		"a role too low": {
 			talosconfig: as(reader), says: `talosconfig is invalid: the client certificate of context "one" has the role os:reader; the hub needs os:admin`,
+		},
+		"expired (A10)": {
+			talosconfig: as(expired),
+			says:        `talosconfig is invalid: the client certificate of context "one" ended on ` + time.Now().Add(-time.Hour).UTC().Format(time.DateOnly),
+		},
+		"a wrong CA": {
+			talosconfig: replace(talosCA, kubernetesCA),
+			says:        `talosconfig is invalid: the client certificate of context "one" was signed by "O=talos", and not by the CA of the same file`,
+		},
+		"a wrong CA of the kubeconfig": {
+			kubeconfig: replace(kubernetesCA, talosCA),
+			says:       `kubeconfig is invalid: the client certificate of user "admin@one" was signed by "O=kubernetes", and not by the CA of the same file`,
 		},
 		"an endpoint where nobody is": {
 			talosconfig: replace(endpoint, "127.255.255.1"),

@@ -31,7 +31,7 @@ func TestEndToEnd(t *testing.T) {
 type world struct {
 	*e2e.Installation
 
-	client client.Client
+	client client.WithWatch
 }
 
 func install(ctx context.Context, clusters ...sim.ClusterSpec) *world {
@@ -42,7 +42,7 @@ func install(ctx context.Context, clusters ...sim.ClusterSpec) *world {
 	config, err := installation.RESTConfig()
 	Expect(err).NotTo(HaveOccurred())
 	w := &world{Installation: installation}
-	w.client, err = client.New(config, client.Options{Scheme: scheme.New()})
+	w.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	Expect(err).NotTo(HaveOccurred())
 	for _, cluster := range clusters {
 		Expect(w.Import(ctx, cluster.Name)).To(Succeed())
