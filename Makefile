@@ -104,7 +104,7 @@ test-unit: build-ichor-hub ## Run unit tests and controller tests (these start t
 
 .PHONY: test-e2e
 test-e2e: build build-kubectl build-talosctl build-capi-core ## Run the end-to-end tests on the binaries.
-	$(GO) test -p 1 -count=1 -timeout 30m $(E2E_PACKAGES)
+	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -timeout 30m $(E2E_PACKAGES) # Left out without a word is worse than red.
 
 # Beyond its own bounds a run hangs. Longer runs need more.
 CHAOS_TIMEOUT ?= 20m

@@ -5,6 +5,7 @@ package framework
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,6 +30,25 @@ func Binary(name string) (string, error) {
 		return "", fmt.Errorf("finding %s (run `make build-%s`, or set %s): %w", name, name, variable, err)
 	}
 	return path, nil
+}
+
+// RequireVariable makes tests fail for want of a binary, where `go test` alone leaves them out.
+const RequireVariable = "ICHOR_REQUIRE_BINARIES"
+
+// MayRun is for the TestMain of a package that tests with a binary which takes long to build. It says on out that the binary is not
+// there, since nobody sees what a test says that is left out, and returns false where it is required.
+func MayRun(out io.Writer, name string) bool {
+	_, err := Binary(name)
+	if err == nil {
+		return true
+	}
+	required := os.Getenv(RequireVariable) == "1"
+	outcome := "the tests with it are left out"
+	if required {
+		outcome = RequireVariable + "=1 asks for it"
+	}
+	_, _ = fmt.Fprintf(out, "%s: %v\n", outcome, err)
+	return !required
 }
 
 // moduleRoot is the nearest directory with a go.mod, from the working directory upwards: tests run in the

@@ -22,6 +22,7 @@ import (
 	"ichor.maesh.dev/hub/hub/scheme"
 	"ichor.maesh.dev/hub/test/capi"
 	"ichor.maesh.dev/hub/test/e2e"
+	"ichor.maesh.dev/hub/test/framework"
 	"ichor.maesh.dev/hub/test/invariant"
 	"ichor.maesh.dev/hub/test/sim"
 	"ichor.maesh.dev/hub/test/sim/journal"
@@ -43,6 +44,14 @@ var (
 	checked  = sim.ClusterSpec{Name: "checked", ControlPlanes: 1, Workers: 3}
 	stranger = sim.ClusterSpec{Name: "stranger", ControlPlanes: 1, Workers: 2}
 )
+
+// TestMain says aloud when there is nothing to test with.
+func TestMain(m *testing.M) {
+	if !framework.MayRun(os.Stderr, "capi-core") {
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 func TestBesideClusterAPI(t *testing.T) {
 	if _, err := capi.Binary(); err != nil {

@@ -29,6 +29,14 @@ const (
 // commandTimeout bounds a command that ought to take a few seconds.
 const commandTimeout = time.Minute
 
+// TestMain says aloud when there is nothing to test with.
+func TestMain(m *testing.M) {
+	if !framework.MayRun(os.Stderr, "talosctl") {
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
 // timings are fast, but for a reboot: talosctl looks again a second after its beginning, and waits for ever when it missed it.
 func timings() *sim.Timings {
 	t := sim.DefaultTimings().Scaled(20)
