@@ -100,7 +100,7 @@ test: test-unit test-e2e ## Run every test.
 
 .PHONY: test-unit
 test-unit: build-ichor-hub ## Run unit tests and controller tests (these start the hub's API server).
-	$(GO) test -p $(JOBS) -timeout 15m $(UNIT_PACKAGES)
+	$(GO) test -p $(JOBS) -timeout 30m $(UNIT_PACKAGES)
 
 .PHONY: test-e2e
 test-e2e: build build-kubectl build-talosctl build-capi-core ## Run the end-to-end tests on the binaries.

@@ -26,19 +26,8 @@ func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err erro
 		ready, err := r.enter(ctx, s)
 		return !ready, err
 	}
-	unsafe := s.Cluster.Annotations[v1alpha1.UnsafeAnnotation]
-	first, err := r.ahead(ctx, s)
-	if err != nil {
+	if s.why, err = r.behind(ctx, s); s.why != nil || err != nil {
 		return true, err
-	}
-	if first != nil && unsafe != s.op.Name { // Inside its own window nobody comes before it.
-		if s.why, err = r.queued(ctx, s, first); s.why != nil || err != nil {
-			return true, err
-		}
-	}
-	if unsafe != "" && unsafe != s.op.Name {
-		s.why = unsafeWindow(s.Cluster, unsafe)
-		return true, nil
 	}
 	if ready, err := r.enter(ctx, s); err != nil || !ready {
 		return true, err
@@ -51,6 +40,21 @@ func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err erro
 	setLock(s.op, metav1.ConditionTrue, v1alpha1.LockHeldReason)
 	s.event(v1alpha1.LockTakenEvent, "Lock", "took the lock of cluster %s", s.op.Spec.ClusterName)
 	return true, nil // Status first: it wakes us.
+}
+
+// behind says who comes before an operation that does not have the lock; nil if nobody does.
+func (r *Reconciler) behind(ctx context.Context, s *scope) (*pause, error) {
+	switch unsafe := s.Cluster.Annotations[v1alpha1.UnsafeAnnotation]; {
+	case unsafe == s.op.Name:
+		return nil, nil // Inside its own window nobody does.
+	case unsafe != "":
+		return unsafeWindow(s.Cluster, unsafe), nil
+	}
+	first, err := r.ahead(ctx, s)
+	if err != nil || first == nil {
+		return nil, err
+	}
+	return r.queued(ctx, s, first)
 }
 
 // yield gives the lock to an operation that has machines half-way and is able to go on with them. This one has none in hand, and might
