@@ -147,11 +147,11 @@ func replacedSecrets(ctx context.Context, t *testing.T, h *harness.Harness) {
 	g.Expect(err).NotTo(HaveOccurred())
 }
 
-// Case A11: an upgrade whose credentials are replaced on the way goes on with the new ones, and pauses for nobody.
+// Case A11: an upgrade whose credentials are replaced on the way, and the old ones revoked, goes on with the new ones and pauses for nobody.
 func replacedSecretsDuringAnUpgrade(ctx context.Context, t *testing.T, h *harness.Harness) {
 	t.Helper()
 	g := NewWithT(t)
-	leader := h.Fleet.Cluster("b").Leader().Name()
+	leader, old := h.Fleet.Cluster("b").Leader().Name(), h.Fleet.Cluster("b").Talosconfig()
 	op, err := h.Upgrade(ctx, "b", "v1.14.1", 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	for reboots := range 4 {
@@ -160,6 +160,9 @@ func replacedSecretsDuringAnUpgrade(ctx context.Context, t *testing.T, h *harnes
 		admin, err := h.Fleet.Cluster("b").TalosconfigFor("os:admin")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(replace(ctx, h, "b", admin)).To(Succeed())
+		_, err = h.Revoke("b", old)
+		g.Expect(err).NotTo(HaveOccurred())
+		old = admin
 	}
 	_, err = h.WaitFor(ctx, op, harness.Completed())
 	g.Expect(err).NotTo(HaveOccurred())

@@ -69,6 +69,31 @@ func TestCaseB3EtcdGate(t *testing.T) {
 	}
 }
 
+// The machine in hand comes back from its reboot with something odd about etcd: the message names it, and no other is touched.
+func TestCaseB3EtcdAfterTheReboot(t *testing.T) {
+	for name, test := range map[string]struct{ fault, says string }{
+		"b3-alarm-late":   {fault: fault.EtcdAlarm, says: "NOSPACE"},
+		"b3-members-late": {fault: fault.EtcdMembersDiffer, says: "etcd has 2 members"},
+		"b3-leader-late":  {fault: fault.EtcdNoLeader, says: "etcdserver: no leader"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := begin(t, name, 3, 0)
+			stuck := w.order(fault.BootStuck, "")
+			op := w.upgrade()
+			first := w.event(invariant.DownEvent, "").Node
+			id := w.order(test.fault, first)
+			hub.Clear(stuck)
+			w.event(invariant.ReadyEvent, first)
+			w.until(op, harness.Stopped(test.says))
+			w.onlyTouched(first)
+			hub.Clear(id)
+			w.goesOn(op)
+			w.Expect(w.rolling().Reboots[first]).To(Equal(1))
+		})
+	}
+}
+
 // The whole etcd has no leader: the Kubernetes API is down with it. Nothing is touched.
 func TestCaseB3NoLeaderAnywhere(t *testing.T) {
 	t.Parallel()
@@ -83,13 +108,16 @@ func TestCaseB3NoLeaderAnywhere(t *testing.T) {
 
 // A control plane is back and ready, its Node is Ready, and its etcd member is not there: that is not back.
 func TestCaseB3B17EtcdMissing(t *testing.T) {
-	for name, mode := range map[string]string{"b3-missing": "blocking", "b17": "silent"} {
+	for name, test := range map[string]struct{ mode, says string }{
+		"b3-missing": {mode: "blocking", says: `stage "booting"`}, // Talos itself does not get beyond it without etcd.
+		"b17":        {mode: "silent", says: "etcd"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := begin(t, name, 3, 0)
-			id := w.order(fault.EtcdMissing, "", fault.ParamMode, mode)
+			id := w.order(fault.EtcdMissing, "", fault.ParamMode, test.mode)
 			op := w.upgrade()
-			w.fails(op, "Verifying not over within")
+			w.fails(op, "Verifying not over within", test.says)
 			first := w.rolling().Order[0]
 			w.onlyTouched(first)
 			hub.Clear(id)

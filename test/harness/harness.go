@@ -208,5 +208,15 @@ func (h *Harness) Rules(cluster string) invariant.Rules {
 // Fault puts a fault in force and returns its ID.
 func (h *Harness) Fault(f fault.Fault) (string, error) { return h.Fleet.Inject(f) }
 
+// Fired is how often a fault that is in force has made something fail.
+func (h *Harness) Fired(id string) int {
+	for _, active := range h.Fleet.Faults() {
+		if active.ID == id {
+			return active.Fired
+		}
+	}
+	return 0
+}
+
 // Clear ends a fault. One that is over already is no error.
 func (h *Harness) Clear(id string) { h.Fleet.Clear(id) }

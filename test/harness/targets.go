@@ -4,10 +4,15 @@ package harness
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -15,6 +20,8 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/service"
+	"ichor.maesh.dev/hub/test/sim/fault"
+	"ichor.maesh.dev/hub/test/sim/tlsfault"
 )
 
 // Import brings a cluster of the fleet to the hub, and returns when the hub can work on it.
@@ -33,6 +40,29 @@ func (h *Harness) Import(ctx context.Context, cluster string) error {
 func (h *Harness) ImportAs(ctx context.Context, cluster string, kubeconfig, talosconfig []byte) error {
 	_, err := h.Service.Import(ctx, service.Import{Name: cluster, Namespace: Namespace, Kubeconfig: kubeconfig, Talosconfig: talosconfig, Offline: true})
 	return err
+}
+
+// Revoke makes the machines of a cluster refuse the client certificate of a talosconfig, and no other, until the fault is cleared.
+func (h *Harness) Revoke(cluster string, talosconfig []byte) (id string, err error) {
+	config, err := clientconfig.FromBytes(talosconfig)
+	if err != nil {
+		return "", fmt.Errorf("reading the talosconfig: %w", err)
+	}
+	encoded, err := base64.StdEncoding.DecodeString(config.Contexts[config.Context].Crt)
+	if err != nil {
+		return "", fmt.Errorf("reading the certificate of the talosconfig: %w", err)
+	}
+	block, _ := pem.Decode(encoded)
+	if block == nil {
+		return "", errors.New("reading the certificate of the talosconfig: it is not PEM")
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "", fmt.Errorf("reading the certificate of the talosconfig: %w", err)
+	}
+	return h.Fault(fault.Fault{Name: fault.ClientCertificate, Cluster: cluster, Params: map[string]string{
+		fault.ParamAPI: "talos", fault.ParamSerial: tlsfault.Serial(certificate),
+	}})
 }
 
 // Upgrade starts an upgrade of Talos, as ichor upgrade talos does. maxUnavailable may be zero.

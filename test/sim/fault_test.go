@@ -4,6 +4,9 @@ package sim_test
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"io"
 	"testing"
@@ -11,17 +14,20 @@ import (
 	. "github.com/onsi/gomega"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
 	"ichor.maesh.dev/hub/test/sim"
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
+	"ichor.maesh.dev/hub/test/sim/tlsfault"
 )
 
 // order puts a fault in force on a node, or on all without one.
@@ -82,6 +88,50 @@ func TestSpoiledCertificates(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 		})
 	}
+}
+
+// One certificate is refused for good, and others are served.
+func TestRevokedCertificate(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, small)
+	c := s.Cluster("small")
+	fresh, err := c.TalosconfigFor("os:admin")
+	g.Expect(err).NotTo(HaveOccurred())
+	old, other := talosClient(t, c.Talosconfig()), talosClient(t, fresh)
+	_, err = versionOf(within(t), old)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	order(t, s, 0, fault.ClientCertificate, "", fault.ParamSerial, serialOf(t, c.Talosconfig()))
+	_, err = versionOf(within(t), old)
+	g.Expect(err).To(haveCode(codes.Unavailable))
+	g.Expect(versionOf(client.WithNode(within(t), c.Node("worker-1").Address()), other)).To(Equal("v1.13.6"))
+	_, err = kubeClient(t, c).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+
+	kubeconfig, err := clientcmd.RESTConfigFromKubeConfig(c.Kubeconfig())
+	g.Expect(err).NotTo(HaveOccurred())
+	order(t, s, 0, fault.ClientCertificate, "", fault.ParamSerial, serialOfPEM(t, kubeconfig.CertData))
+	_, err = kubeClient(t, c).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	g.Expect(apierrors.IsUnauthorized(err)).To(BeTrue(), "%v", err)
+}
+
+func serialOf(t *testing.T, talosconfig []byte) string {
+	t.Helper()
+	g := NewWithT(t)
+	config, err := clientconfig.FromBytes(talosconfig)
+	g.Expect(err).NotTo(HaveOccurred())
+	data, err := base64.StdEncoding.DecodeString(config.Contexts[config.Context].Crt)
+	g.Expect(err).NotTo(HaveOccurred())
+	return serialOfPEM(t, data)
+}
+
+func serialOfPEM(t *testing.T, data []byte) string {
+	t.Helper()
+	g := NewWithT(t)
+	block, _ := pem.Decode(data)
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	g.Expect(err).NotTo(HaveOccurred())
+	return tlsfault.Serial(certificate)
 }
 
 func TestRefusedCalls(t *testing.T) {

@@ -87,6 +87,8 @@ const (
 	ParamAnnotation = "annotation"
 	// ParamProblem is what is wrong with a certificate.
 	ParamProblem = "problem"
+	// ParamSerial is the serial number of the one certificate that ClientCertificate refuses.
+	ParamSerial = "serial"
 )
 
 // Endpoint stands for a cluster's load balancer where a fault names a node.
@@ -256,7 +258,10 @@ var Definitions = []Definition{
 		Name:     ClientCertificate,
 		Summary:  "the server refuses the certificates of its clients",
 		Standing: true,
-		Params:   []Param{which, problem},
+		Params: []Param{
+			which, problem,
+			{Name: ParamSerial, Summary: "only the certificate of this serial number in hexadecimal, whatever its problem; empty is all"},
+		},
 	},
 }
 

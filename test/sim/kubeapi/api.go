@@ -115,9 +115,10 @@ func (a *API) authenticated(r *http.Request) bool {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return false
 	}
-	_, err := r.TLS.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: a.Clients, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	certificate := r.TLS.PeerCertificates[0]
+	_, err := certificate.Verify(x509.VerifyOptions{Roots: a.Clients, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return err == nil && !tlsfault.Distrusted(a.Faults, a.Site(local), "kube")
+	return err == nil && !tlsfault.Distrusted(a.Faults, a.Site(local), "kube", certificate)
 }
 
 // refused asks whether the request was ordered to fail.

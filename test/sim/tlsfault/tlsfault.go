@@ -7,6 +7,9 @@ package tlsfault
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"ichor.maesh.dev/hub/test/sim/fault"
@@ -48,12 +51,38 @@ func (s *Server) ConfigForClient(hello *tls.ClientHelloInfo) (*tls.Config, error
 		config = config.Clone()
 		config.Certificates = []tls.Certificate{certificate}
 	}
-	if problem := problem(s.Faults, fault.ClientCertificate, at, s.API); problem != "" {
+	for _, f := range orders(s.Faults, fault.ClientCertificate, at, s.API) {
 		config = config.Clone()
-		distrust(config, problem)
+		if serial := f.Params[fault.ParamSerial]; serial != "" {
+			revoke(config, serial)
+		} else {
+			distrust(config, f.Params[fault.ParamProblem])
+		}
 	}
 	return config, nil
 }
+
+// revoke makes a server that verifies the certificates of its clients refuse the one of a serial number.
+func revoke(config *tls.Config, serial string) {
+	next := config.VerifyConnection
+	if config.ClientAuth != tls.RequireAndVerifyClientCert {
+		return // It says so by other means.
+	}
+	config.VerifyConnection = func(cs tls.ConnectionState) error {
+		if Serial(cs.PeerCertificates[0]) == serial {
+			return errRevoked
+		}
+		if next == nil {
+			return nil
+		}
+		return next(cs)
+	}
+}
+
+var errRevoked = errors.New("the certificate was ordered to be refused")
+
+// Serial is the serial number of a certificate as the faults name it.
+func Serial(certificate *x509.Certificate) string { return certificate.SerialNumber.Text(16) }
 
 // distrust makes a server find that problem with every certificate of a client.
 func distrust(config *tls.Config, problem string) {
@@ -67,25 +96,36 @@ func distrust(config *tls.Config, problem string) {
 	}
 }
 
-// Distrusted says whether the clients of a server are refused.
-func Distrusted(faults *fault.Registry, at fault.Site, api string) bool {
-	return problem(faults, fault.ClientCertificate, at, api) != ""
+// Distrusted says whether a client is refused that shows that certificate.
+func Distrusted(faults *fault.Registry, at fault.Site, api string, certificate *x509.Certificate) bool {
+	return slices.ContainsFunc(orders(faults, fault.ClientCertificate, at, api), func(f fault.Fault) bool {
+		serial := f.Params[fault.ParamSerial]
+		return serial == "" || serial == Serial(certificate)
+	})
 }
 
 // State sums up what is ordered for a server, and is empty if nothing is. Connections made in another state would not notice.
 func State(faults *fault.Registry, at fault.Site, api string) string {
-	server, client := problem(faults, fault.ServerCertificate, at, api), problem(faults, fault.ClientCertificate, at, api)
-	if server == "" && client == "" {
-		return ""
+	var state []string
+	for _, name := range []string{fault.ServerCertificate, fault.ClientCertificate} {
+		for _, f := range orders(faults, name, at, api) {
+			state = append(state, name+"/"+f.Params[fault.ParamProblem]+"/"+f.Params[fault.ParamSerial])
+		}
 	}
-	return server + "/" + client
+	return strings.Join(state, " ")
 }
 
 func problem(faults *fault.Registry, name string, at fault.Site, api string) string {
-	for _, f := range faults.Standing(name, at) {
-		if which := f.Params[fault.ParamAPI]; which == api || which == "both" {
-			return f.Params[fault.ParamProblem]
-		}
+	for _, f := range orders(faults, name, at, api) {
+		return f.Params[fault.ParamProblem]
 	}
 	return ""
+}
+
+// orders are the faults of a name that concern an API at a site.
+func orders(faults *fault.Registry, name string, at fault.Site, api string) []fault.Fault {
+	return slices.DeleteFunc(faults.Standing(name, at), func(f fault.Fault) bool {
+		which := f.Params[fault.ParamAPI]
+		return which != api && which != "both"
+	})
 }
