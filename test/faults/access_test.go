@@ -3,11 +3,15 @@
 package faults_test
 
 import (
+	"context"
+	"crypto/tls"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	corev1 "k8s.io/api/core/v1"
@@ -59,21 +63,22 @@ func TestCaseA1A9ThroughTheVIP(t *testing.T) {
 	w.Expect(w.rolling().Reboots).To(HaveLen(4))
 }
 
-// The client certificate is exchanged in the middle of an operation, and the old one is not accepted any more.
+// The client certificate is exchanged in the middle of an operation, and the old one is not accepted any more, to the end.
 func TestCaseA11CertificateExchanged(t *testing.T) {
 	t.Parallel()
 	w := begin(t, "a11", 1, 2)
 	stuck := w.order(fault.BootStuck, "worker-1")
 	op := w.upgrade()
 	w.event(invariant.DownEvent, "worker-1")
-	refused := w.order(fault.ClientCertificate, "", fault.ParamProblem, "expired")
+	revoked, err := hub.Revoke(w.name, w.cluster.Talosconfig())
+	w.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { hub.Clear(revoked) })
 	hub.Clear(stuck)
-	w.clusterIs(harness.ClusterCondition(v1alpha1.CredentialsValidCondition, metav1.ConditionFalse, "", "client certificate: it has expired"))
+	w.clusterIs(harness.ClusterCondition(v1alpha1.CredentialsValidCondition, metav1.ConditionFalse, "", "client certificate"))
 	w.onlyTouched("cp-1", "worker-1")
 	fresh, err := w.cluster.TalosconfigWith(admin, w.endpoints(), time.Hour)
 	w.Expect(err).NotTo(HaveOccurred())
 	w.importWith(fresh)
-	hub.Clear(refused)
 	w.goesOn(op)
 	w.Expect(w.rolling().Problems("", 1)).To(BeEmpty())
 }
@@ -111,7 +116,7 @@ func TestCaseA12BadCertificateAfterTheUpgrade(t *testing.T) {
 			id := w.order(fault.ServerCertificate, first, fault.ParamAPI, "talos", fault.ParamProblem, problem)
 			hub.Clear(stuck)
 			w.event(invariant.ReadyEvent, first)
-			w.fails(op, "machine "+w.machine(first))
+			w.fails(op, "machine "+w.machine(first), "certificate")
 			w.onlyTouched(first)
 			hub.Clear(id)
 			w.resumes(op)
@@ -181,16 +186,24 @@ func TestCaseA17NobodyIsFound(t *testing.T) {
 	w.completes(op)
 }
 
-// What the hub can do without may be refused: the alarms of etcd before they are needed, the platform, the state of secure boot.
+// The schematic of a machine from 1.14 on is the one read that the hub can do without: a Talos that does not know the resource refuses it.
+// All other reads tell what operations decide by. An older Talos tells its schematic among the extensions, and is not asked for more.
 func TestOptionalReadsRefused(t *testing.T) {
-	for name, resource := range map[string]string{
-		"opt-schematic": "ImageFactorySchematics.runtime.talos.dev",
+	for name, row := range map[string]struct {
+		version string
+		refused types.GomegaMatcher
+	}{
+		"opt-113": {from, BeZero()},
+		"opt-114": {to, BeNumerically(">", 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := begin(t, name, 1, 1)
-			w.order(fault.TalosRefused, "", fault.ParamMethod, "State/*", fault.ParamResource, resource)
+			w := prepare(t, sim.ClusterSpec{Name: name, ControlPlanes: 1, Workers: 1, TalosVersion: row.version})
+			id := w.order(fault.TalosRefused, "", fault.ParamMethod, "State/*", fault.ParamResource, "ImageFactorySchematics.runtime.talos.dev")
+			w.importWith(w.cluster.Talosconfig())
+			w.available()
 			w.completes(w.reboot("worker-1"))
+			w.Expect(hub.Fired(id)).To(row.refused, "refused reads")
 		})
 	}
 }
@@ -248,28 +261,66 @@ func TestForeignNode(t *testing.T) {
 	w.Expect(w.count("kube PATCH nodes/foreign-1", "")).To(BeZero())
 }
 
-// The way to machines is disturbed in the middle of an operation, in every way and place: on the way to one node, to the whole cluster,
-// or to its endpoint. It goes on when the way is free, at the latest when it is resumed, and does nothing twice.
+// The way to the machine in hand, to the whole cluster or to its endpoint is disturbed, in every way and for every API. What users see
+// names the machine and the trouble; where only the endpoint is disturbed the known control planes answer, and who is slow answers too.
+// Nothing is done twice.
 func TestNetworkInTheMiddle(t *testing.T) {
-	for _, mode := range []string{"refuse", "blackhole", "reset", "slow"} {
-		for where, node := range map[string]string{"node": "worker-1", "cluster": "", "endpoint": fault.Endpoint} {
-			name := "net-" + mode + "-" + where
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				w := begin(t, name, 1, 1)
-				stuck := w.order(fault.BootStuck, "cp-1")
-				op := w.upgrade()
-				w.event(invariant.DownEvent, "cp-1")
-				id := w.order(fault.Unreachable, node, fault.ParamMode, mode, fault.ParamDelay, "40ms")
-				hub.Clear(stuck)
-				w.event(invariant.ReadyEvent, "cp-1")
-				if where == "endpoint" || mode == "slow" { // The known control planes answer, and who is slow answers too.
-					w.goesOn(op)
-				}
+	const talosPort, kubePort = "50000", "6443"
+	for name, row := range map[string]struct {
+		mode, node, api string
+		stops           bool
+		slow            time.Duration
+		port            string // The slow one.
+	}{
+		"net-refuse-talos":     {mode: "refuse", node: "worker-1", api: "talos", stops: true},
+		"net-blackhole-talos":  {mode: "blackhole", node: "worker-1", api: "talos", stops: true},
+		"net-reset-talos":      {mode: "reset", node: "worker-1", api: "talos", stops: true},
+		"net-slow-talos":       {mode: "slow", node: "worker-1", api: "talos", slow: 100 * time.Millisecond, port: talosPort}, // Each look takes a dozen answers.
+		"net-refuse-kube":      {mode: "refuse", api: "kube", stops: true},
+		"net-blackhole-kube":   {mode: "blackhole", api: "kube", stops: true},
+		"net-reset-kube":       {mode: "reset", api: "kube", stops: true},
+		"net-slow-kube":        {mode: "slow", api: "kube", slow: time.Second, port: kubePort},
+		"net-refuse-all":       {mode: "refuse", api: "both", stops: true},
+		"net-refuse-endpoint":  {mode: "refuse", node: fault.Endpoint, api: "both"},
+		"net-silent-endpoint":  {mode: "blackhole", node: fault.Endpoint, api: "both"},
+		"net-cutting-endpoint": {mode: "reset", node: fault.Endpoint, api: "both"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := begin(t, name, 1, 1)
+			stuck := w.order(fault.BootStuck, "worker-1")
+			op := w.upgrade()
+			w.event(invariant.DownEvent, "worker-1")
+			id := w.order(fault.Unreachable, row.node, fault.ParamMode, row.mode, fault.ParamAPI, row.api, fault.ParamDelay, row.slow.String())
+			hub.Clear(stuck)
+			w.event(invariant.ReadyEvent, "worker-1")
+			switch {
+			case row.stops:
+				w.until(op, harness.Stopped("no answer"), harness.Stopped(w.machine("worker-1")))
+				w.Expect(w.rolling().Reboots).To(Equal(map[string]int{"cp-1": 1, "worker-1": 1}))
 				hub.Clear(id)
 				w.goesOn(op)
-				w.Expect(w.rolling().Problems("", 1)).To(BeEmpty())
-			})
-		}
+			case row.mode == "blackhole": // A silent way is noticed late, maybe after the step's deadline.
+				w.goesOn(op)
+			default:
+				w.completes(op)
+			}
+			if row.slow > 0 {
+				node := map[string]string{talosPort: "worker-1", kubePort: "cp-1"}[row.port]
+				w.Expect(handshake(w.ctx, net.JoinHostPort(w.cluster.Node(node).Address(), row.port))).To(BeNumerically(">=", row.slow))
+			}
+			w.Expect(w.rolling().Problems("", 1)).To(BeEmpty())
+		})
 	}
+}
+
+// handshake is how long a server takes to greet.
+func handshake(ctx context.Context, address string) (time.Duration, error) {
+	begun := time.Now()
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // Whoever answers, how fast is the question.
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return 0, err
+	}
+	return time.Since(begun), conn.Close()
 }
