@@ -35,7 +35,7 @@ type Options struct {
 	// Timeout bounds one look.
 	Timeout time.Duration
 
-	// AtOnce bounds the looks that are under way together, but for those that have taken half of Timeout.
+	// AtOnce bounds the looks that are under way together, and as many again that take more than half of Timeout.
 	AtOnce int
 }
 
@@ -50,9 +50,7 @@ type Observer struct {
 	clock   clock.Clock
 	options Options
 	wake    func(types.NamespacedName)
-
-	// slots are for looks that answered in good time when they were last taken, and slowSlots for the others.
-	slots, slowSlots chan struct{}
+	slots   slots
 
 	mu    sync.Mutex
 	looks map[Key]*look
@@ -82,7 +80,7 @@ type look struct {
 func New(ctx context.Context, clk clock.Clock, options Options, wake func(types.NamespacedName)) *Observer {
 	return &Observer{
 		ctx: ctx, clock: clk, options: options, wake: wake,
-		slots: make(chan struct{}, options.AtOnce), slowSlots: make(chan struct{}, options.AtOnce), looks: map[Key]*look{},
+		slots: newSlots(options), looks: map[Key]*look{},
 	}
 }
 
@@ -153,15 +151,14 @@ func (o *Observer) Keep(object types.NamespacedName, wanted map[string]bool) {
 }
 
 func (o *Observer) run(ctx context.Context, key Key, l *look) {
-	slots := o.slots
+	var took time.Duration
 	for {
-		giveBack, ok := o.take(ctx, slots)
+		giveBack, ok := o.slots.take(ctx, took)
 		if !ok {
 			return
 		}
-		took := o.look(ctx, key, l)
+		took = o.look(ctx, key, l)
 		giveBack()
-		slots = o.slotsFor(took)
 		select {
 		case <-ctx.Done():
 			return
@@ -169,27 +166,6 @@ func (o *Observer) run(ctx context.Context, key Key, l *look) {
 		case <-o.clock.After(o.pause(l, took)):
 		}
 	}
-}
-
-// take takes a slot and returns how to give it back. What has taken half of its time by then does nothing but wait, and does not keep others from
-// looking any longer: many targets that fall silent at once are not found out one after the other.
-func (o *Observer) take(ctx context.Context, slots chan struct{}) (giveBack func(), ok bool) {
-	select {
-	case slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, false
-	}
-	held, giveBack := context.WithTimeout(ctx, o.options.Timeout/2)
-	context.AfterFunc(held, func() { <-slots })
-	return giveBack, true
-}
-
-// slotsFor are the slots for a look that took so long the last time.
-func (o *Observer) slotsFor(took time.Duration) chan struct{} {
-	if took > o.options.Timeout/2 {
-		return o.slowSlots
-	}
-	return o.slots
 }
 
 // pause is the time until the next look.

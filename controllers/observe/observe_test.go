@@ -166,7 +166,7 @@ func TestClosely(t *testing.T) {
 	w.Closely(part, false)
 	w.clock.Step(10 * time.Second)
 	w.look("a")
-	w.g.Eventually(w.clock.Waiters).Should(Equal(1), "both are over, and the next has begun")
+	w.g.Eventually(w.clock.Waiters).Should(Equal(2))
 	w.clock.Step(10 * time.Second)
 	w.g.Consistently(w.begun, 20*time.Millisecond).ShouldNot(Receive(), "the pause grows again")
 }
@@ -197,8 +197,8 @@ func TestSlowLooksHaveSlotsOfTheirOwn(t *testing.T) {
 	w.tell <- "b"
 }
 
-// A look that hangs gives up its slot before it gives up.
-func TestHangingLooksGiveUpTheirSlot(t *testing.T) {
+// A look that hangs moves out of the way, and there are never more looks than slots.
+func TestHangingLooksMoveToASlowSlot(t *testing.T) {
 	w := newWorld(t, Options{Interval: time.Second, Timeout: 400 * time.Millisecond, AtOnce: 1})
 	w.want(part)
 	var hangs context.Context
@@ -207,6 +207,9 @@ func TestHangingLooksGiveUpTheirSlot(t *testing.T) {
 	w.g.Consistently(w.begun, 100*time.Millisecond).ShouldNot(Receive())
 	w.g.Eventually(w.begun).Should(Receive())
 	w.g.Expect(hangs.Err()).NotTo(HaveOccurred(), "it has not ended yet")
+	w.want(Key{Object: object, Part: "c1-w-3"})
+	w.g.Eventually(w.begun).Should(Receive())
+	w.g.Expect(hangs.Err()).To(HaveOccurred(), "both slots were taken until it ended")
 }
 
 // Only observations begun after the last thing that happened count, and the next one is made at once.

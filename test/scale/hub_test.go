@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -55,7 +56,19 @@ func startHub(ctx context.Context, dir string) (*hub, error) {
 	if h.plane, err = framework.Child(h.daemon.PID()); err != nil {
 		return h, err
 	}
+	if err := h.waitForMetrics(ctx); err != nil {
+		return h, err
+	}
 	return h, h.connect(ctx)
+}
+
+// waitForMetrics waits until the controllers run: the hub is ready when its API server is.
+func (h *hub) waitForMetrics(ctx context.Context) error {
+	const again = 100 * time.Millisecond
+	return wait.PollUntilContextCancel(ctx, again, true, func(ctx context.Context) (bool, error) {
+		_, err := scrape(ctx, h.metrics)
+		return err == nil, nil //nolint:nilerr // Not yet.
+	})
 }
 
 // connect makes the client of an administrator, which nothing slows down.
