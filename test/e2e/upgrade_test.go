@@ -126,14 +126,13 @@ var _ = Describe("Upgrading Talos", func() {
 
 	It("waits while a node cannot be reached, and says which", func(ctx SpecContext) {
 		w := install(ctx, one)
-		node := w.Fleet.Cluster("one").Nodes()[0]
-		id, err := w.Fleet.Inject(fault.Fault{Name: "unreachable", Cluster: "one", Node: node.Name()})
+		id, err := w.Fleet.Inject(fault.Fault{Name: "unreachable", Cluster: "one", Node: "worker-1"})
 		Expect(err).NotTo(HaveOccurred())
 		w.ichor(ctx, 0, "upgrade", "talos", "v1.14.1", "--cluster", "one", "--yes")
 		op, err := w.operation(ctx, "one")
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func() string { return w.ichor(ctx, 0, "operation", "get", op.Name).Out }).WithContext(ctx).Should(
-			And(ContainSubstring("TargetReachable"), ContainSubstring("does not answer")))
+			And(ContainSubstring("TargetReachable"), ContainSubstring("machine one-worker-1 does not answer")))
 		Expect(w.Fleet.Clear(id)).To(BeTrue())
 		w.ichor(ctx, 0, "operation", "watch", op.Name)
 		expectUpgraded(w, w.Fleet.Cluster("one"))

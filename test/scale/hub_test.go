@@ -67,7 +67,7 @@ func (h *hub) waitForMetrics(ctx context.Context) error {
 	const again = 100 * time.Millisecond
 	return wait.PollUntilContextCancel(ctx, again, true, func(ctx context.Context) (bool, error) {
 		_, err := scrape(ctx, h.metrics)
-		return err == nil, nil //nolint:nilerr // Not yet.
+		return err == nil, nil // Not yet.
 	})
 }
 
