@@ -160,7 +160,7 @@ func toSchematic(f *plan.Facts) { f.Target.SchematicID = schematic }
 
 func otherSchematic(m *v1alpha1.TalosMachine) { m.Status.SchematicID = strings.Repeat("b", 64) }
 
-// Case C12, a machine config that the new Talos refuses, is none of this plan: the hub reads no machine config before kind config renders
+// A machine config that the new Talos refuses, is none of this plan: the hub reads no machine config before kind config renders
 // them. Until then a machine that does not take its config does not become ready, and stops the operation as the first.
 //
 // Cases B1, C15 and C16 are among the rows.
