@@ -139,7 +139,7 @@ var _ = Describe("A gate that is overridden", func() {
 		op := f.create(ctx, "up", spec)
 		Eventually(now(ctx, op)).Should(beCompleted())
 		Eventually(f.events(ctx, op)).Should(ContainElement(
-			"Warning GateOverridden: gate WorkersAvailable is overridden for machine c-w1: 1 of at most 1 workers are away: c-w2 (cordoned)"))
+			"Warning GateOverridden: gate WorkersAvailable is overridden for machine c-w1: 1 of at most 1 workers are away: c-w2 (not ready)"))
 	})
 })
 

@@ -331,7 +331,7 @@ var _ = Describe("A failure", func() {
 		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot w1"}))
 	})
 
-	It("is not retried outside of a window, and keeps the lock", func(ctx SpecContext) {
+	It("is not retried outside of a window, and gives the lock back until then", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 1)
 		f.talos.ExitWith(f.addresses["w1"], 7)
 		f.startHub()
@@ -342,7 +342,7 @@ var _ = Describe("A failure", func() {
 		closed := v1alpha1.MaintenanceWindow{Schedule: "0 0 29 2 *", DurationSeconds: 60}
 		change(ctx, cluster, func(c *v1alpha1.TalosCluster) { c.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{closed} })
 		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Annotations["ichor.maesh.dev/retry"] = "true" })
-		Eventually(now(ctx, op)).Should(And(bePaused("WaitingForWindow", Not(BeEmpty())), haveCondition("LockHeld", metav1.ConditionTrue, "Held", BeEmpty())))
+		Eventually(now(ctx, op)).Should(And(bePaused("WaitingForWindow", Not(BeEmpty())), haveCondition("LockHeld", metav1.ConditionFalse, "Released", BeEmpty())))
 		Consistently(func() []string { return f.calls("Reboot") }, 300*time.Millisecond).Should(Equal([]string{"Reboot cp1"}))
 		change(ctx, cluster, func(c *v1alpha1.TalosCluster) { c.Spec.MaintenanceWindows = nil })
 		Eventually(now(ctx, op)).Should(beCompleted())
@@ -369,7 +369,7 @@ var _ = Describe("A failure", func() {
 		Eventually(now(ctx, op)).Should(beCompleted())
 	})
 
-	It("keeps the lock through a pause of the Cluster", func(ctx SpecContext) {
+	It("gives the lock back for a pause of the Cluster", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 2)
 		f.talos.FallBack(f.addresses["w1"])
 		f.startHub()
@@ -377,7 +377,7 @@ var _ = Describe("A failure", func() {
 		Eventually(now(ctx, op)).Should(bePaused("StepFailed", Not(BeEmpty())))
 		capi := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c"}}
 		change(ctx, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
-		Eventually(now(ctx, op)).Should(And(bePaused("ClusterPaused", Not(BeEmpty())), haveCondition("LockHeld", metav1.ConditionTrue, "Held", BeEmpty())))
+		Eventually(now(ctx, op)).Should(And(bePaused("ClusterPaused", Not(BeEmpty())), haveCondition("LockHeld", metav1.ConditionFalse, "Released", BeEmpty())))
 		change(ctx, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
 		Eventually(now(ctx, op)).Should(bePaused("StepFailed", Not(BeEmpty())))
 	})

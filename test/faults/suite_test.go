@@ -164,7 +164,10 @@ func (w *world) until(op *v1alpha1.TalosOperation, all ...harness.Condition[*v1a
 // fails waits until a step has failed with those words, for which --follow ends with exit code 3.
 func (w *world) fails(op *v1alpha1.TalosOperation, texts ...string) *v1alpha1.TalosOperation {
 	w.t.Helper()
-	failed := w.until(op, harness.Paused(v1alpha1.StepFailedReason, append(texts, "ichor operation resume "+op.Name)...))
+	failed := w.until(op, harness.Paused(v1alpha1.StepFailedReason, "ichor operation resume "+op.Name))
+	for _, text := range texts { // What the condition says is cut to leave room for the command.
+		w.Expect(failed.Status.FailureReason).To(ContainSubstring(text))
+	}
 	w.Expect(failed.Status.Phase).To(Equal(v1alpha1.OperationPaused))
 	return failed
 }
