@@ -12,8 +12,16 @@ JOBS ?= 2
 TOOLS := $(CURDIR)/bin/tools
 CONTROLLER_GEN_VERSION := v0.21.0
 GOLANGCI_LINT_VERSION := v2.15.0
+BUF_VERSION := 1.75.0
+PROTOC_GEN_GO_VERSION := v1.36.12
+PROTOC_GEN_CONNECT_GO_VERSION := v1.21.1
 CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+BUF_DIR := $(TOOLS)/buf-$(BUF_VERSION)
+BUF := $(BUF_DIR)/node_modules/.bin/buf
+# buf runs its plugins by their plain names.
+PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOC_GEN_GO_VERSION)/protoc-gen-go
+PROTOC_GEN_CONNECT_GO := $(TOOLS)/protoc-gen-connect-go-$(PROTOC_GEN_CONNECT_GO_VERSION)/protoc-gen-connect-go
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The embedded API server reports the version of the libraries it is made of; without these it says v0.0.0-master,
@@ -128,11 +136,16 @@ bench: build ## Measure speed and size (docs/benchmarks.md holds the figures).
 	$(GO) test -p 1 -timeout 60m -run '^$$' -bench . -benchtime 1x $(BENCH_PACKAGES)
 
 .PHONY: verify
-verify: verify-generated verify-modules lint ## Check generated code, go.mod, style and the rule of imports.
+verify: verify-generated verify-proto verify-modules lint ## Check generated code, go.mod, style and the rule of imports.
 
 .PHONY: verify-generated
 verify-generated: $(CONTROLLER_GEN)
 	./hack/verify-generated.sh
+
+# What clients of the last release rely on is in the baseline, which `make proto-baseline` renews with a release.
+.PHONY: verify-proto
+verify-proto: $(BUF)
+	cd proto && $(BUF) lint && $(BUF) breaking --against baseline.binpb
 
 .PHONY: verify-modules
 verify-modules:
@@ -147,7 +160,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters; they hold the rule of imports, too.
 ##@ Generated code
 
 .PHONY: generate
-generate: generate-deepcopy generate-crds generate-rbac ## Write deepcopy functions, CRDs and RBAC.
+generate: generate-deepcopy generate-crds generate-rbac generate-proto ## Write deepcopy functions, CRDs, RBAC and the protocol.
 
 .PHONY: generate-deepcopy
 generate-deepcopy: $(CONTROLLER_GEN)
@@ -163,10 +176,19 @@ generate-crds: $(CONTROLLER_GEN)
 generate-rbac: $(CONTROLLER_GEN)
 	$(CONTROLLER_GEN) rbac:roleName=ichor-hub paths=./controllers/... paths=./hub/... output:rbac:artifacts:config=config/rbac
 
+.PHONY: generate-proto
+generate-proto: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_CONNECT_GO)
+	rm -rf proto/gen
+	cd proto && PATH=$(dir $(PROTOC_GEN_GO)):$(dir $(PROTOC_GEN_CONNECT_GO)):$$PATH $(BUF) generate
+
+.PHONY: proto-baseline
+proto-baseline: $(BUF)
+	cd proto && $(BUF) build --exclude-source-info -o baseline.binpb
+
 ##@ Tools, at exact versions and outside go.mod
 
 .PHONY: tools
-tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) ## Build the generators and linters.
+tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_CONNECT_GO) ## Build the generators and linters.
 
 # install-tool PACKAGE VERSION TARGET: `go install` names the binary after the package, the stamp carries the version.
 define install-tool
@@ -179,3 +201,13 @@ $(CONTROLLER_GEN):
 
 $(GOLANGCI_LINT):
 	$(call install-tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint,$(GOLANGCI_LINT_VERSION),$@)
+
+# buf compiles protocols without the network; npm has it built.
+$(BUF):
+	npm install --silent --no-save --no-audit --no-fund --prefix $(BUF_DIR) @bufbuild/buf@$(BUF_VERSION)
+
+$(PROTOC_GEN_GO):
+	GOBIN=$(@D) $(GO) install -p $(JOBS) google.golang.org/protobuf/cmd/protoc-gen-go@$(PROTOC_GEN_GO_VERSION)
+
+$(PROTOC_GEN_CONNECT_GO):
+	GOBIN=$(@D) $(GO) install -p $(JOBS) connectrpc.com/connect/cmd/protoc-gen-connect-go@$(PROTOC_GEN_CONNECT_GO_VERSION)
