@@ -69,6 +69,10 @@ const (
 
 	// LockEpochAnnotation on a lock's Lease is the random identity of the hub process that holds it.
 	LockEpochAnnotation = "ichor.maesh.dev/lock-epoch"
+
+	// LockLastAnnotation on a lock's Lease is the operation that gave it back last, by ID, and how far the target's record knows it to have
+	// come: <operation ID>/<sequence>. The operation itself may be gone by the time that somebody asks.
+	LockLastAnnotation = "ichor.maesh.dev/lock-last"
 )
 
 // The only values that mean anything.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -202,12 +203,12 @@ func (l *Locks) stamp(lease *coordinationv1.Lease, cluster string, want, current
 }
 
 // Release gives the lock back. A lock that is gone, or that somebody else holds by now, is left alone. Whoever writes the Lease in
-// between is no reason to fail: nothing would tell the holder to try again.
-func (l *Locks) Release(ctx context.Context, cluster client.ObjectKey, held Holder) error {
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return l.release(ctx, cluster, held) })
+// between is no reason to fail: nothing would tell the holder to try again. An operation leaves its sequence behind.
+func (l *Locks) Release(ctx context.Context, cluster client.ObjectKey, held Holder, sequence int64) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return l.release(ctx, cluster, held, sequence) })
 }
 
-func (l *Locks) release(ctx context.Context, cluster client.ObjectKey, held Holder) error {
+func (l *Locks) release(ctx context.Context, cluster client.ObjectKey, held Holder, sequence int64) error {
 	lease, err := l.read(ctx, cluster)
 	if err != nil || lease == nil || HolderOf(lease) != held {
 		return err
@@ -217,10 +218,26 @@ func (l *Locks) release(ctx context.Context, cluster client.ObjectKey, held Hold
 	lease.Spec.AcquireTime = nil
 	delete(lease.Annotations, v1alpha1.LockEpochAnnotation)
 	delete(lease.Annotations, v1alpha1.OperationIDAnnotation)
+	if held.OperationID != "" && sequence > 0 {
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.LockLastAnnotation, last(held.OperationID, sequence))
+	}
 	if err := l.Client.Update(ctx, lease); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("releasing the lock of cluster %s: %w", cluster, err)
 	}
 	return nil
+}
+
+// GaveBackLast says whether an operation gave the lock back last, having come as far as a sequence.
+func (l *Locks) GaveBackLast(ctx context.Context, cluster client.ObjectKey, operationID string, sequence int64) (bool, error) {
+	lease, err := l.read(ctx, cluster)
+	if err != nil || lease == nil {
+		return false, err
+	}
+	return lease.Annotations[v1alpha1.LockLastAnnotation] == last(operationID, sequence), nil
+}
+
+func last(operationID string, sequence int64) string {
+	return operationID + "/" + strconv.FormatInt(sequence, 10)
 }
 
 // Guard returns the fence for calls that change the cluster: the Lease, read uncached, still names the holder and this process.

@@ -153,7 +153,7 @@ func TestSameNameIsNotTheSameOperation(t *testing.T) {
 	w.acquire(first, never)
 	recreated := Holder{Identity: first.Identity, OperationID: "id-9"}
 	w.g.Expect(w.acquire(recreated, never)).To(Equal(first))
-	w.g.Expect(w.Release(w.ctx, cluster, recreated)).To(Succeed())
+	w.g.Expect(w.Release(w.ctx, cluster, recreated, 0)).To(Succeed())
 	w.g.Expect(HolderOf(w.lease())).To(Equal(first), "it cannot give back what it does not have")
 	w.g.Expect(w.Guard(cluster, recreated)(w.ctx)).To(MatchError(ContainSubstring("is held by")))
 }
@@ -215,7 +215,7 @@ func TestOtherOwnersStay(t *testing.T) {
 			w.acquire(first, never)
 		}, []metav1.OwnerReference{other, belongs}},
 		"when it is given back": {[]metav1.OwnerReference{other}, func(w *world) {
-			w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
+			w.g.Expect(w.Release(w.ctx, cluster, first, 0)).To(Succeed())
 		}, []metav1.OwnerReference{other}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestRelease(t *testing.T) {
 	t.Run("lets the next one in", func(t *testing.T) {
 		w := newWorld(t)
 		w.acquire(first, never)
-		w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
+		w.g.Expect(w.Release(w.ctx, cluster, first, 0)).To(Succeed())
 		lease := w.lease()
 		w.g.Expect(HolderOf(lease)).To(BeZero())
 		w.g.Expect(lease.Annotations).To(BeEmpty())
@@ -244,18 +244,27 @@ func TestRelease(t *testing.T) {
 	t.Run("twice", func(t *testing.T) {
 		w := newWorld(t)
 		w.acquire(first, never)
-		w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
-		w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
+		w.g.Expect(w.Release(w.ctx, cluster, first, 0)).To(Succeed())
+		w.g.Expect(w.Release(w.ctx, cluster, first, 0)).To(Succeed())
 	})
 	t.Run("of another is left alone", func(t *testing.T) {
 		w := newWorld(t)
 		w.acquire(first, never)
-		w.g.Expect(w.Release(w.ctx, cluster, second)).To(Succeed())
+		w.g.Expect(w.Release(w.ctx, cluster, second, 0)).To(Succeed())
 		w.g.Expect(HolderOf(w.lease())).To(Equal(first))
+	})
+	t.Run("says who ran last, and how far", func(t *testing.T) {
+		w := newWorld(t)
+		w.g.Expect(w.GaveBackLast(w.ctx, cluster, first.OperationID, 7)).To(BeFalse())
+		w.acquire(first, never)
+		w.g.Expect(w.Release(w.ctx, cluster, first, 7)).To(Succeed())
+		w.g.Expect(w.GaveBackLast(w.ctx, cluster, first.OperationID, 7)).To(BeTrue())
+		w.g.Expect(w.GaveBackLast(w.ctx, cluster, first.OperationID, 8)).To(BeFalse())
+		w.g.Expect(w.GaveBackLast(w.ctx, cluster, second.OperationID, 7)).To(BeFalse())
 	})
 	t.Run("of nothing", func(t *testing.T) {
 		w := newWorld(t)
-		w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
+		w.g.Expect(w.Release(w.ctx, cluster, first, 0)).To(Succeed())
 	})
 }
 
@@ -289,7 +298,7 @@ func TestConflicts(t *testing.T) {
 		var w *world
 		w = newWorld(t, lost(&w))
 		w.acquire(first, never)
-		w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed(), "somebody else holds it by now")
+		w.g.Expect(w.Release(w.ctx, cluster, first, 0)).To(Succeed(), "somebody else holds it by now")
 		w.g.Expect(HolderOf(w.lease())).To(Equal(second))
 	})
 	t.Run("while releasing, and the lock is still ours", func(t *testing.T) {
@@ -304,7 +313,7 @@ func TestConflicts(t *testing.T) {
 			return c.Update(ctx, object, options...)
 		}})
 		w.acquire(first, never)
-		w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
+		w.g.Expect(w.Release(w.ctx, cluster, first, 0)).To(Succeed())
 		w.g.Expect(HolderOf(w.lease())).To(BeZero())
 	})
 	t.Run("while creating", func(t *testing.T) {
@@ -334,7 +343,7 @@ func TestGuard(t *testing.T) {
 		err    string
 	}{
 		"holds":      {func(*world) {}, ""},
-		"released":   {func(w *world) { w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed()) }, `the lock of cluster default/c1 is held by ""`},
+		"released":   {func(w *world) { w.g.Expect(w.Release(w.ctx, cluster, first, 0)).To(Succeed()) }, `the lock of cluster default/c1 is held by ""`},
 		"taken over": {func(w *world) { w.acquire(second, always) }, `the lock of cluster default/c1 is held by TalosOperation "default/second"`},
 		"another process": {func(w *world) {
 			other := &Locks{Client: w.Client, Reader: w.Reader, Epoch: "epoch-2", Clock: w.clock}
@@ -374,7 +383,7 @@ func TestWhoHoldsTheLock(t *testing.T) {
 		"somebody else":   {func(w *world) { w.acquire(addOn, never) }, addOn, ""},
 		"nobody any more": {func(w *world) {
 			w.acquire(first, never)
-			w.g.Expect(w.Release(w.ctx, cluster, first)).To(Succeed())
+			w.g.Expect(w.Release(w.ctx, cluster, first, 0)).To(Succeed())
 		}, Holder{}, ""},
 		"cannot be read": {func(w *world) {
 			w.acquire(first, never)

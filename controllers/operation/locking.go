@@ -160,7 +160,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) error {
 	if err := r.unshield(ctx, s); err != nil {
 		return err
 	}
-	if err := r.Locks.Release(ctx, s.clusterKey(), lock.Operation(s.op)); err != nil {
+	if err := r.Locks.Release(ctx, s.clusterKey(), lock.Operation(s.op), s.op.Status.Sequence); err != nil {
 		return err
 	}
 	memory := r.remember(s.key)

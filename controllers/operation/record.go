@@ -80,7 +80,7 @@ func (r *Reconciler) owned(s *scope, record kube.Record) bool {
 }
 
 // older says whether the target knows more of what was begun than status does. An operation that waited while another one had the lock
-// is behind as well; it is told apart by that other one, which knows that it has run.
+// is behind as well; it is told apart by that other one, which knows that it has run, or by what that one left on the lock.
 func (r *Reconciler) older(ctx context.Context, s *scope, record kube.Record) (bool, error) {
 	switch {
 	case record.Sequence <= s.op.Status.Sequence:
@@ -96,7 +96,11 @@ func (r *Reconciler) older(ctx context.Context, s *scope, record kube.Record) (b
 			return false, err
 		}
 	}
-	return true, err
+	if err != nil {
+		return true, err
+	}
+	ran, err := r.Locks.GaveBackLast(ctx, s.clusterKey(), record.OperationID, record.Sequence)
+	return !ran, err
 }
 
 // loseStatus makes a status that is older than the truth one that is lost: nothing in it says that the operation has begun, and its

@@ -7,6 +7,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -88,6 +90,22 @@ var _ = Describe("The record on the target", func() {
 		retry(ctx, op)
 		Eventually(now(ctx, op)).Should(beCompleted())
 		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot cp1", "Reboot w1", "Reboot w2"}))
+	})
+
+	It("is not lost of a reboot that is resumed after another operation ran and was deleted", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		f.talos.FailNext("Reboot", f.addresses["w1"], status.Error(codes.PermissionDenied, "not authorized"))
+		f.startHub()
+		op := f.create(ctx, "first", reboot("c-w1"))
+		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring("not authorized")))
+		successor := f.create(ctx, "second", reboot("c-w2"))
+		Eventually(now(ctx, successor)).Should(beCompleted())
+		Eventually(now(ctx, successor)).Should(haveCondition("LockHeld", metav1.ConditionFalse, "Released", BeEmpty()))
+		Expect(admin.Delete(ctx, successor)).To(Succeed())
+		Eventually(isGone(ctx, successor)).Should(BeTrue())
+		retry(ctx, op)
+		Eventually(now(ctx, op)).Should(beCompleted())
+		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot w2", "Reboot w1"}))
 	})
 
 	It("lets nobody repeat a reboot whose status was lost", func(ctx SpecContext) {
