@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Fuzzes everything that parses bytes from elsewhere: each FuzzX function in the module, one after the other, for FUZZTIME each. Go's
-# own output says how many inputs were tried. What it finds it puts below testdata/fuzz, where it is a test case from then on.
+# Fuzzes everything that parses bytes from elsewhere: each FuzzX function in the module for FUZZTIME, JOBS of them at once with one worker each.
+# Go's own output says how many inputs were tried. What it finds it puts below testdata/fuzz, where it is a test case from then on.
 #
 # Not parsed by the product, and so not fuzzed: machine config documents (rendered and sent by Talos' own library), META and the
 # installer's output (the exit code counts, not the text).
@@ -22,7 +22,11 @@ if [[ -z $list ]]; then
 	exit 1
 fi
 # By default go spends up to a minute on making one new input smaller, which would be all of the time that there is.
-while read -r directory name; do
-	echo "== $directory $name"
-	"${GO:-go}" test -p "${JOBS:-2}" -run '^$' -fuzz "^${name}\$" -fuzztime "${FUZZTIME:-20s}" -fuzzminimizetime 100x -parallel 2 "$directory"
-done <<<"$list"
+fuzz() {
+	local output status=0
+	output=$("${GO:-go}" test -p 1 -run '^$' -fuzz "^$2\$" -fuzztime "${FUZZTIME:-20s}" -fuzzminimizetime 100x -parallel 1 "$1" 2>&1) || status=1
+	printf '== %s %s\n%s\n' "$1" "$2" "$output"
+	return "$status"
+}
+export -f fuzz
+xargs --max-procs="${JOBS:-2}" --max-args=2 bash -c 'fuzz "$@"' fuzz <<<"$list"
