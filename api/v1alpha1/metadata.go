@@ -32,6 +32,9 @@ const (
 	// change in moves and restores; this does neither.
 	OperationIDAnnotation = "ichor.maesh.dev/operation-id"
 
+	// CreatedByAnnotation on a TalosOperation names the user who created it. A policy holds it to be the user of the request.
+	CreatedByAnnotation = "ichor.maesh.dev/created-by"
+
 	// RetryAnnotation set to "true" on a TalosOperation asks, once, to run its failed step again.
 	RetryAnnotation = "ichor.maesh.dev/retry"
 

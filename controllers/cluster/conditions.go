@@ -120,18 +120,8 @@ func versionsOf(machines []*v1alpha1.TalosMachine) []string {
 			running = append(running, version)
 		}
 	}
-	slices.SortFunc(running, compareVersions)
+	slices.SortFunc(running, versions.Compare)
 	return running
-}
-
-// compareVersions orders versions, and what is none of them by its text.
-func compareVersions(a, b string) int {
-	versionA, errA := versions.Parse(a)
-	versionB, errB := versions.Parse(b)
-	if errA != nil || errB != nil {
-		return strings.Compare(a, b)
-	}
-	return versionA.Compare(versionB)
 }
 
 func leads(machine *v1alpha1.TalosMachine, seen probe) bool {

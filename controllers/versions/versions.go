@@ -39,6 +39,16 @@ func Normalize(text string) (string, error) {
 	return "v" + version.String(), nil
 }
 
+// Compare orders versions, and what is none of them by its text.
+func Compare(a, b string) int {
+	versionA, errA := Parse(a)
+	versionB, errB := Parse(b)
+	if errA != nil || errB != nil {
+		return strings.Compare(a, b)
+	}
+	return versionA.Compare(versionB)
+}
+
 // Objection is why one version may not follow another.
 type Objection struct {
 	// Message says what is wrong and what is allowed.

@@ -614,6 +614,7 @@ type Machine struct {
 	Step          string                 `protobuf:"bytes,16,opt,name=step,proto3" json:"step,omitempty"`
 	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	Attention     Attention              `protobuf:"varint,18,opt,name=attention,proto3,enum=ichor.v1alpha1.Attention" json:"attention,omitempty"`
+	Labels        map[string]string      `protobuf:"bytes,19,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -772,6 +773,13 @@ func (x *Machine) GetAttention() Attention {
 		return x.Attention
 	}
 	return Attention_ATTENTION_UNSPECIFIED
+}
+
+func (x *Machine) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 // ClusterFilter selects clusters. Every part that is set must hold.
@@ -1092,7 +1100,8 @@ type ListMachinesRequest struct {
 	Clusters      []*Reference `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
 	Namespaces    []string     `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	LabelSelector string       `protobuf:"bytes,3,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
-	Text          string       `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	// text is looked for, whatever its case, in names, of Nodes as well, clusters, addresses and versions.
+	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	// order_by is a field and a direction: name (the default), cluster, role, attention.
 	OrderBy       string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	Page          *Page  `protobuf:"bytes,6,opt,name=page,proto3" json:"page,omitempty"`
@@ -1885,14 +1894,17 @@ type isWatchClustersResponse_Event interface {
 }
 
 type WatchClustersResponse_Changed struct {
+	// changed is a cluster that is new to the watch, or has changed. If it is new and machines are sent, too, they follow.
 	Changed *Cluster `protobuf:"bytes,1,opt,name=changed,proto3,oneof"`
 }
 
 type WatchClustersResponse_Removed struct {
+	// removed is a cluster that is gone, or that the filter does not select any more: with it go its machines.
 	Removed *Reference `protobuf:"bytes,2,opt,name=removed,proto3,oneof"`
 }
 
 type WatchClustersResponse_Synced struct {
+	// synced follows the last of those that there were when the watch began.
 	Synced *Synced `protobuf:"bytes,3,opt,name=synced,proto3,oneof"`
 }
 
@@ -1986,7 +1998,7 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
 	"\adesired\x18\x02 \x01(\tR\adesired\x12\x1a\n" +
 	"\bobserved\x18\x03 \x01(\tR\bobserved\x12\x1a\n" +
-	"\bmachines\x18\x04 \x03(\tR\bmachines\"\xb6\x05\n" +
+	"\bmachines\x18\x04 \x03(\tR\bmachines\"\xae\x06\n" +
 	"\aMachine\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x123\n" +
 	"\acluster\x18\x02 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\acluster\x12\x12\n" +
@@ -2009,7 +2021,11 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\x04step\x18\x10 \x01(\tR\x04step\x12;\n" +
 	"\vcreate_time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x127\n" +
-	"\tattention\x18\x12 \x01(\x0e2\x19.ichor.v1alpha1.AttentionR\tattention\"\xdb\x01\n" +
+	"\tattention\x18\x12 \x01(\x0e2\x19.ichor.v1alpha1.AttentionR\tattention\x12;\n" +
+	"\x06labels\x18\x13 \x03(\v2#.ichor.v1alpha1.Machine.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdb\x01\n" +
 	"\rClusterFilter\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\tR\n" +
@@ -2124,7 +2140,7 @@ func file_ichor_v1alpha1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_ichor_v1alpha1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ichor_v1alpha1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_ichor_v1alpha1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_ichor_v1alpha1_cluster_proto_goTypes = []any{
 	(ClusterMode)(0),               // 0: ichor.v1alpha1.ClusterMode
 	(*Cluster)(nil),                // 1: ichor.v1alpha1.Cluster
@@ -2151,98 +2167,100 @@ var file_ichor_v1alpha1_cluster_proto_goTypes = []any{
 	(*WatchClustersRequest)(nil),   // 22: ichor.v1alpha1.WatchClustersRequest
 	(*WatchClustersResponse)(nil),  // 23: ichor.v1alpha1.WatchClustersResponse
 	nil,                            // 24: ichor.v1alpha1.Cluster.LabelsEntry
-	nil,                            // 25: ichor.v1alpha1.ImportClusterRequest.LabelsEntry
-	(*Reference)(nil),              // 26: ichor.v1alpha1.Reference
-	(Attention)(0),                 // 27: ichor.v1alpha1.Attention
-	(*OperationTarget)(nil),        // 28: ichor.v1alpha1.OperationTarget
-	(*Condition)(nil),              // 29: ichor.v1alpha1.Condition
-	(*timestamppb.Timestamp)(nil),  // 30: google.protobuf.Timestamp
-	(OperationKind)(0),             // 31: ichor.v1alpha1.OperationKind
-	(OperationPhase)(0),            // 32: ichor.v1alpha1.OperationPhase
-	(MachineRole)(0),               // 33: ichor.v1alpha1.MachineRole
-	(*Page)(nil),                   // 34: ichor.v1alpha1.Page
-	(*Failure)(nil),                // 35: ichor.v1alpha1.Failure
-	(*Synced)(nil),                 // 36: ichor.v1alpha1.Synced
-	(*Reset)(nil),                  // 37: ichor.v1alpha1.Reset
-	(*Heartbeat)(nil),              // 38: ichor.v1alpha1.Heartbeat
+	nil,                            // 25: ichor.v1alpha1.Machine.LabelsEntry
+	nil,                            // 26: ichor.v1alpha1.ImportClusterRequest.LabelsEntry
+	(*Reference)(nil),              // 27: ichor.v1alpha1.Reference
+	(Attention)(0),                 // 28: ichor.v1alpha1.Attention
+	(*OperationTarget)(nil),        // 29: ichor.v1alpha1.OperationTarget
+	(*Condition)(nil),              // 30: ichor.v1alpha1.Condition
+	(*timestamppb.Timestamp)(nil),  // 31: google.protobuf.Timestamp
+	(OperationKind)(0),             // 32: ichor.v1alpha1.OperationKind
+	(OperationPhase)(0),            // 33: ichor.v1alpha1.OperationPhase
+	(MachineRole)(0),               // 34: ichor.v1alpha1.MachineRole
+	(*Page)(nil),                   // 35: ichor.v1alpha1.Page
+	(*Failure)(nil),                // 36: ichor.v1alpha1.Failure
+	(*Synced)(nil),                 // 37: ichor.v1alpha1.Synced
+	(*Reset)(nil),                  // 38: ichor.v1alpha1.Reset
+	(*Heartbeat)(nil),              // 39: ichor.v1alpha1.Heartbeat
 }
 var file_ichor_v1alpha1_cluster_proto_depIdxs = []int32{
-	26, // 0: ichor.v1alpha1.Cluster.ref:type_name -> ichor.v1alpha1.Reference
+	27, // 0: ichor.v1alpha1.Cluster.ref:type_name -> ichor.v1alpha1.Reference
 	24, // 1: ichor.v1alpha1.Cluster.labels:type_name -> ichor.v1alpha1.Cluster.LabelsEntry
 	0,  // 2: ichor.v1alpha1.Cluster.mode:type_name -> ichor.v1alpha1.ClusterMode
-	27, // 3: ichor.v1alpha1.Cluster.attention:type_name -> ichor.v1alpha1.Attention
-	28, // 4: ichor.v1alpha1.Cluster.desired:type_name -> ichor.v1alpha1.OperationTarget
+	28, // 3: ichor.v1alpha1.Cluster.attention:type_name -> ichor.v1alpha1.Attention
+	29, // 4: ichor.v1alpha1.Cluster.desired:type_name -> ichor.v1alpha1.OperationTarget
 	2,  // 5: ichor.v1alpha1.Cluster.talos_versions:type_name -> ichor.v1alpha1.VersionRange
 	2,  // 6: ichor.v1alpha1.Cluster.kubernetes_versions:type_name -> ichor.v1alpha1.VersionRange
-	29, // 7: ichor.v1alpha1.Cluster.conditions:type_name -> ichor.v1alpha1.Condition
+	30, // 7: ichor.v1alpha1.Cluster.conditions:type_name -> ichor.v1alpha1.Condition
 	3,  // 8: ichor.v1alpha1.Cluster.lock:type_name -> ichor.v1alpha1.LockHolder
 	4,  // 9: ichor.v1alpha1.Cluster.operations:type_name -> ichor.v1alpha1.OperationSummary
 	5,  // 10: ichor.v1alpha1.Cluster.drift:type_name -> ichor.v1alpha1.Drift
-	30, // 11: ichor.v1alpha1.Cluster.create_time:type_name -> google.protobuf.Timestamp
-	26, // 12: ichor.v1alpha1.LockHolder.operation:type_name -> ichor.v1alpha1.Reference
-	30, // 13: ichor.v1alpha1.LockHolder.since:type_name -> google.protobuf.Timestamp
-	26, // 14: ichor.v1alpha1.OperationSummary.ref:type_name -> ichor.v1alpha1.Reference
-	31, // 15: ichor.v1alpha1.OperationSummary.kind:type_name -> ichor.v1alpha1.OperationKind
-	32, // 16: ichor.v1alpha1.OperationSummary.phase:type_name -> ichor.v1alpha1.OperationPhase
-	30, // 17: ichor.v1alpha1.OperationSummary.start_time:type_name -> google.protobuf.Timestamp
-	27, // 18: ichor.v1alpha1.OperationSummary.attention:type_name -> ichor.v1alpha1.Attention
-	26, // 19: ichor.v1alpha1.Machine.ref:type_name -> ichor.v1alpha1.Reference
-	26, // 20: ichor.v1alpha1.Machine.cluster:type_name -> ichor.v1alpha1.Reference
-	33, // 21: ichor.v1alpha1.Machine.role:type_name -> ichor.v1alpha1.MachineRole
-	29, // 22: ichor.v1alpha1.Machine.conditions:type_name -> ichor.v1alpha1.Condition
-	26, // 23: ichor.v1alpha1.Machine.operation:type_name -> ichor.v1alpha1.Reference
-	30, // 24: ichor.v1alpha1.Machine.create_time:type_name -> google.protobuf.Timestamp
-	27, // 25: ichor.v1alpha1.Machine.attention:type_name -> ichor.v1alpha1.Attention
-	27, // 26: ichor.v1alpha1.ClusterFilter.min_attention:type_name -> ichor.v1alpha1.Attention
-	26, // 27: ichor.v1alpha1.ClusterFilter.names:type_name -> ichor.v1alpha1.Reference
-	7,  // 28: ichor.v1alpha1.ListClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
-	34, // 29: ichor.v1alpha1.ListClustersRequest.page:type_name -> ichor.v1alpha1.Page
-	1,  // 30: ichor.v1alpha1.ListClustersResponse.clusters:type_name -> ichor.v1alpha1.Cluster
-	35, // 31: ichor.v1alpha1.ListClustersResponse.failures:type_name -> ichor.v1alpha1.Failure
-	26, // 32: ichor.v1alpha1.GetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
-	1,  // 33: ichor.v1alpha1.GetClusterResponse.cluster:type_name -> ichor.v1alpha1.Cluster
-	6,  // 34: ichor.v1alpha1.GetClusterResponse.machines:type_name -> ichor.v1alpha1.Machine
-	26, // 35: ichor.v1alpha1.ListMachinesRequest.clusters:type_name -> ichor.v1alpha1.Reference
-	34, // 36: ichor.v1alpha1.ListMachinesRequest.page:type_name -> ichor.v1alpha1.Page
-	6,  // 37: ichor.v1alpha1.ListMachinesResponse.machines:type_name -> ichor.v1alpha1.Machine
-	35, // 38: ichor.v1alpha1.ListMachinesResponse.failures:type_name -> ichor.v1alpha1.Failure
-	26, // 39: ichor.v1alpha1.ImportClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
-	25, // 40: ichor.v1alpha1.ImportClusterRequest.labels:type_name -> ichor.v1alpha1.ImportClusterRequest.LabelsEntry
-	1,  // 41: ichor.v1alpha1.ImportClusterResponse.cluster:type_name -> ichor.v1alpha1.Cluster
-	26, // 42: ichor.v1alpha1.ForgetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
-	26, // 43: ichor.v1alpha1.HoldMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
-	6,  // 44: ichor.v1alpha1.HoldMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
-	26, // 45: ichor.v1alpha1.ApproveMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
-	6,  // 46: ichor.v1alpha1.ApproveMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
-	7,  // 47: ichor.v1alpha1.WatchClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
-	1,  // 48: ichor.v1alpha1.WatchClustersResponse.changed:type_name -> ichor.v1alpha1.Cluster
-	26, // 49: ichor.v1alpha1.WatchClustersResponse.removed:type_name -> ichor.v1alpha1.Reference
-	36, // 50: ichor.v1alpha1.WatchClustersResponse.synced:type_name -> ichor.v1alpha1.Synced
-	37, // 51: ichor.v1alpha1.WatchClustersResponse.reset:type_name -> ichor.v1alpha1.Reset
-	38, // 52: ichor.v1alpha1.WatchClustersResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
-	6,  // 53: ichor.v1alpha1.WatchClustersResponse.machine_changed:type_name -> ichor.v1alpha1.Machine
-	26, // 54: ichor.v1alpha1.WatchClustersResponse.machine_removed:type_name -> ichor.v1alpha1.Reference
-	8,  // 55: ichor.v1alpha1.ClusterService.ListClusters:input_type -> ichor.v1alpha1.ListClustersRequest
-	10, // 56: ichor.v1alpha1.ClusterService.GetCluster:input_type -> ichor.v1alpha1.GetClusterRequest
-	12, // 57: ichor.v1alpha1.ClusterService.ListMachines:input_type -> ichor.v1alpha1.ListMachinesRequest
-	14, // 58: ichor.v1alpha1.ClusterService.ImportCluster:input_type -> ichor.v1alpha1.ImportClusterRequest
-	16, // 59: ichor.v1alpha1.ClusterService.ForgetCluster:input_type -> ichor.v1alpha1.ForgetClusterRequest
-	18, // 60: ichor.v1alpha1.ClusterService.HoldMachine:input_type -> ichor.v1alpha1.HoldMachineRequest
-	20, // 61: ichor.v1alpha1.ClusterService.ApproveMachine:input_type -> ichor.v1alpha1.ApproveMachineRequest
-	22, // 62: ichor.v1alpha1.ClusterService.WatchClusters:input_type -> ichor.v1alpha1.WatchClustersRequest
-	9,  // 63: ichor.v1alpha1.ClusterService.ListClusters:output_type -> ichor.v1alpha1.ListClustersResponse
-	11, // 64: ichor.v1alpha1.ClusterService.GetCluster:output_type -> ichor.v1alpha1.GetClusterResponse
-	13, // 65: ichor.v1alpha1.ClusterService.ListMachines:output_type -> ichor.v1alpha1.ListMachinesResponse
-	15, // 66: ichor.v1alpha1.ClusterService.ImportCluster:output_type -> ichor.v1alpha1.ImportClusterResponse
-	17, // 67: ichor.v1alpha1.ClusterService.ForgetCluster:output_type -> ichor.v1alpha1.ForgetClusterResponse
-	19, // 68: ichor.v1alpha1.ClusterService.HoldMachine:output_type -> ichor.v1alpha1.HoldMachineResponse
-	21, // 69: ichor.v1alpha1.ClusterService.ApproveMachine:output_type -> ichor.v1alpha1.ApproveMachineResponse
-	23, // 70: ichor.v1alpha1.ClusterService.WatchClusters:output_type -> ichor.v1alpha1.WatchClustersResponse
-	63, // [63:71] is the sub-list for method output_type
-	55, // [55:63] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	31, // 11: ichor.v1alpha1.Cluster.create_time:type_name -> google.protobuf.Timestamp
+	27, // 12: ichor.v1alpha1.LockHolder.operation:type_name -> ichor.v1alpha1.Reference
+	31, // 13: ichor.v1alpha1.LockHolder.since:type_name -> google.protobuf.Timestamp
+	27, // 14: ichor.v1alpha1.OperationSummary.ref:type_name -> ichor.v1alpha1.Reference
+	32, // 15: ichor.v1alpha1.OperationSummary.kind:type_name -> ichor.v1alpha1.OperationKind
+	33, // 16: ichor.v1alpha1.OperationSummary.phase:type_name -> ichor.v1alpha1.OperationPhase
+	31, // 17: ichor.v1alpha1.OperationSummary.start_time:type_name -> google.protobuf.Timestamp
+	28, // 18: ichor.v1alpha1.OperationSummary.attention:type_name -> ichor.v1alpha1.Attention
+	27, // 19: ichor.v1alpha1.Machine.ref:type_name -> ichor.v1alpha1.Reference
+	27, // 20: ichor.v1alpha1.Machine.cluster:type_name -> ichor.v1alpha1.Reference
+	34, // 21: ichor.v1alpha1.Machine.role:type_name -> ichor.v1alpha1.MachineRole
+	30, // 22: ichor.v1alpha1.Machine.conditions:type_name -> ichor.v1alpha1.Condition
+	27, // 23: ichor.v1alpha1.Machine.operation:type_name -> ichor.v1alpha1.Reference
+	31, // 24: ichor.v1alpha1.Machine.create_time:type_name -> google.protobuf.Timestamp
+	28, // 25: ichor.v1alpha1.Machine.attention:type_name -> ichor.v1alpha1.Attention
+	25, // 26: ichor.v1alpha1.Machine.labels:type_name -> ichor.v1alpha1.Machine.LabelsEntry
+	28, // 27: ichor.v1alpha1.ClusterFilter.min_attention:type_name -> ichor.v1alpha1.Attention
+	27, // 28: ichor.v1alpha1.ClusterFilter.names:type_name -> ichor.v1alpha1.Reference
+	7,  // 29: ichor.v1alpha1.ListClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
+	35, // 30: ichor.v1alpha1.ListClustersRequest.page:type_name -> ichor.v1alpha1.Page
+	1,  // 31: ichor.v1alpha1.ListClustersResponse.clusters:type_name -> ichor.v1alpha1.Cluster
+	36, // 32: ichor.v1alpha1.ListClustersResponse.failures:type_name -> ichor.v1alpha1.Failure
+	27, // 33: ichor.v1alpha1.GetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	1,  // 34: ichor.v1alpha1.GetClusterResponse.cluster:type_name -> ichor.v1alpha1.Cluster
+	6,  // 35: ichor.v1alpha1.GetClusterResponse.machines:type_name -> ichor.v1alpha1.Machine
+	27, // 36: ichor.v1alpha1.ListMachinesRequest.clusters:type_name -> ichor.v1alpha1.Reference
+	35, // 37: ichor.v1alpha1.ListMachinesRequest.page:type_name -> ichor.v1alpha1.Page
+	6,  // 38: ichor.v1alpha1.ListMachinesResponse.machines:type_name -> ichor.v1alpha1.Machine
+	36, // 39: ichor.v1alpha1.ListMachinesResponse.failures:type_name -> ichor.v1alpha1.Failure
+	27, // 40: ichor.v1alpha1.ImportClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	26, // 41: ichor.v1alpha1.ImportClusterRequest.labels:type_name -> ichor.v1alpha1.ImportClusterRequest.LabelsEntry
+	1,  // 42: ichor.v1alpha1.ImportClusterResponse.cluster:type_name -> ichor.v1alpha1.Cluster
+	27, // 43: ichor.v1alpha1.ForgetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	27, // 44: ichor.v1alpha1.HoldMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
+	6,  // 45: ichor.v1alpha1.HoldMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
+	27, // 46: ichor.v1alpha1.ApproveMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
+	6,  // 47: ichor.v1alpha1.ApproveMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
+	7,  // 48: ichor.v1alpha1.WatchClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
+	1,  // 49: ichor.v1alpha1.WatchClustersResponse.changed:type_name -> ichor.v1alpha1.Cluster
+	27, // 50: ichor.v1alpha1.WatchClustersResponse.removed:type_name -> ichor.v1alpha1.Reference
+	37, // 51: ichor.v1alpha1.WatchClustersResponse.synced:type_name -> ichor.v1alpha1.Synced
+	38, // 52: ichor.v1alpha1.WatchClustersResponse.reset:type_name -> ichor.v1alpha1.Reset
+	39, // 53: ichor.v1alpha1.WatchClustersResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
+	6,  // 54: ichor.v1alpha1.WatchClustersResponse.machine_changed:type_name -> ichor.v1alpha1.Machine
+	27, // 55: ichor.v1alpha1.WatchClustersResponse.machine_removed:type_name -> ichor.v1alpha1.Reference
+	8,  // 56: ichor.v1alpha1.ClusterService.ListClusters:input_type -> ichor.v1alpha1.ListClustersRequest
+	10, // 57: ichor.v1alpha1.ClusterService.GetCluster:input_type -> ichor.v1alpha1.GetClusterRequest
+	12, // 58: ichor.v1alpha1.ClusterService.ListMachines:input_type -> ichor.v1alpha1.ListMachinesRequest
+	14, // 59: ichor.v1alpha1.ClusterService.ImportCluster:input_type -> ichor.v1alpha1.ImportClusterRequest
+	16, // 60: ichor.v1alpha1.ClusterService.ForgetCluster:input_type -> ichor.v1alpha1.ForgetClusterRequest
+	18, // 61: ichor.v1alpha1.ClusterService.HoldMachine:input_type -> ichor.v1alpha1.HoldMachineRequest
+	20, // 62: ichor.v1alpha1.ClusterService.ApproveMachine:input_type -> ichor.v1alpha1.ApproveMachineRequest
+	22, // 63: ichor.v1alpha1.ClusterService.WatchClusters:input_type -> ichor.v1alpha1.WatchClustersRequest
+	9,  // 64: ichor.v1alpha1.ClusterService.ListClusters:output_type -> ichor.v1alpha1.ListClustersResponse
+	11, // 65: ichor.v1alpha1.ClusterService.GetCluster:output_type -> ichor.v1alpha1.GetClusterResponse
+	13, // 66: ichor.v1alpha1.ClusterService.ListMachines:output_type -> ichor.v1alpha1.ListMachinesResponse
+	15, // 67: ichor.v1alpha1.ClusterService.ImportCluster:output_type -> ichor.v1alpha1.ImportClusterResponse
+	17, // 68: ichor.v1alpha1.ClusterService.ForgetCluster:output_type -> ichor.v1alpha1.ForgetClusterResponse
+	19, // 69: ichor.v1alpha1.ClusterService.HoldMachine:output_type -> ichor.v1alpha1.HoldMachineResponse
+	21, // 70: ichor.v1alpha1.ClusterService.ApproveMachine:output_type -> ichor.v1alpha1.ApproveMachineResponse
+	23, // 71: ichor.v1alpha1.ClusterService.WatchClusters:output_type -> ichor.v1alpha1.WatchClustersResponse
+	64, // [64:72] is the sub-list for method output_type
+	56, // [56:64] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_ichor_v1alpha1_cluster_proto_init() }
@@ -2267,7 +2285,7 @@ func file_ichor_v1alpha1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ichor_v1alpha1_cluster_proto_rawDesc), len(file_ichor_v1alpha1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -551,8 +551,10 @@ type Operation struct {
 	// machines_total is how many machines the operation takes, as far as is known: those selected, or those that its plan had.
 	MachinesTotal     int32 `protobuf:"varint,28,opt,name=machines_total,json=machinesTotal,proto3" json:"machines_total,omitempty"`
 	MachinesCompleted int32 `protobuf:"varint,29,opt,name=machines_completed,json=machinesCompleted,proto3" json:"machines_completed,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// retry_requested says that somebody asked for a retry which the controller has not begun with.
+	RetryRequested bool `protobuf:"varint,30,opt,name=retry_requested,json=retryRequested,proto3" json:"retry_requested,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
@@ -788,6 +790,13 @@ func (x *Operation) GetMachinesCompleted() int32 {
 	return 0
 }
 
+func (x *Operation) GetRetryRequested() bool {
+	if x != nil {
+		return x.RetryRequested
+	}
+	return false
+}
+
 // OperationUnit is a machine of an operation, or a stage without machines.
 type OperationUnit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -899,6 +908,7 @@ type OperationStep struct {
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// end_time is not set while the step goes on.
 	EndTime       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	Stage         string                 `protobuf:"bytes,4,opt,name=stage,proto3" json:"stage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -952,6 +962,13 @@ func (x *OperationStep) GetEndTime() *timestamppb.Timestamp {
 		return x.EndTime
 	}
 	return nil
+}
+
+func (x *OperationStep) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
 }
 
 // Answer is what somebody wants to know who asks about an operation.
@@ -2971,7 +2988,7 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x13OperationParameters\x124\n" +
 	"\x04node\x18\x01 \x01(\v2\x1e.ichor.v1alpha1.NodeParametersH\x00R\x04nodeB\f\n" +
 	"\n" +
-	"parameters\"\x9c\v\n" +
+	"parameters\"\xc5\v\n" +
 	"\tOperation\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x123\n" +
@@ -3009,7 +3026,8 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x0flast_retry_time\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\rlastRetryTime\x12=\n" +
 	"\x06labels\x18\x1b \x03(\v2%.ichor.v1alpha1.Operation.LabelsEntryR\x06labels\x12%\n" +
 	"\x0emachines_total\x18\x1c \x01(\x05R\rmachinesTotal\x12-\n" +
-	"\x12machines_completed\x18\x1d \x01(\x05R\x11machinesCompleted\x1a9\n" +
+	"\x12machines_completed\x18\x1d \x01(\x05R\x11machinesCompleted\x12'\n" +
+	"\x0fretry_requested\x18\x1e \x01(\bR\x0eretryRequested\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +
@@ -3021,12 +3039,13 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x0fstep_start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rstepStartTime\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x16\n" +
 	"\x06failed\x18\a \x01(\bR\x06failed\x123\n" +
-	"\x05steps\x18\b \x03(\v2\x1d.ichor.v1alpha1.OperationStepR\x05steps\"\x95\x01\n" +
+	"\x05steps\x18\b \x03(\v2\x1d.ichor.v1alpha1.OperationStepR\x05steps\"\xab\x01\n" +
 	"\rOperationStep\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +
 	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
-	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"t\n" +
+	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x14\n" +
+	"\x05stage\x18\x04 \x01(\tR\x05stage\"t\n" +
 	"\x06Answer\x12\x14\n" +
 	"\x05doing\x18\x01 \x01(\tR\x05doing\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12\x10\n" +
