@@ -32,29 +32,44 @@ func (f *Fleet) Start(ctx context.Context, informers cache.Informers, objects ..
 	if len(objects) == 0 {
 		objects = All()
 	}
-	var handlers []toolscache.ResourceEventHandlerRegistration
-	for _, object := range objects {
-		informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", object, err)
-		}
-		handler, err := informer.AddEventHandler(f.handler())
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", object, err)
-		}
-		defer informer.RemoveEventHandler(handler) //nolint:errcheck // Its only error is that the informer has stopped.
-		handlers = append(handlers, handler)
+	synced, stop, err := f.listen(ctx, informers, objects)
+	defer stop()
+	if err != nil {
+		return err
 	}
-	for _, handler := range handlers {
+	for _, done := range synced {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-handler.HasSyncedChecker().Done():
+		case <-done:
 		}
 	}
 	f.MarkSynced()
 	<-ctx.Done()
 	return nil
+}
+
+// listen listens to informers. What it returns ends once everything that there was has been heard of, and stops it.
+func (f *Fleet) listen(ctx context.Context, informers cache.Informers, objects []client.Object) (synced []<-chan struct{}, stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+	for _, object := range objects {
+		informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return nil, stop, fmt.Errorf("watching %T: %w", object, err)
+		}
+		handler, err := informer.AddEventHandler(f.handler())
+		if err != nil {
+			return nil, stop, fmt.Errorf("watching %T: %w", object, err)
+		}
+		stops = append(stops, func() { _ = informer.RemoveEventHandler(handler) }) // Its only error is that the informer has stopped.
+		synced = append(synced, handler.HasSyncedChecker().Done())
+	}
+	return synced, stop, nil
 }
 
 // WaitForSync waits until everything that there was has been read.

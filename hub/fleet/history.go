@@ -79,6 +79,16 @@ func (f *Fleet) After(revision uint64, buffer []Change) (changes []Change, more 
 	return changes, h.more, true
 }
 
+// Last is the revision of the latest change.
+func (f *Fleet) Last() uint64 {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.history.last
+}
+
+// Changes says whether the fleet goes on changing.
+func (f *Fleet) Changes() bool { return f.epoch != "" }
+
 // Token names a revision to others; it is empty where coming back to it is of no use.
 func (f *Fleet) Token(revision uint64) string {
 	if f.epoch == "" {

@@ -33,6 +33,9 @@ type Server struct {
 
 	// Hub is what GetHub answers.
 	Hub *pb.GetHubResponse
+
+	// Watch says how watches behave.
+	Watch WatchOptions
 }
 
 // Backend is what stands behind a Server.

@@ -108,7 +108,7 @@ func progress(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (t
 	for i := range op.Status.Machines {
 		completed += count(op.Status.Machines[i].Phase == v1alpha1.UnitCompleted)
 	}
-	total = int32(len(op.Status.Machines)) //nolint:gosec // Status holds at most 1,000.
+	total = int32(len(op.Status.Machines))
 	if op.Completed() {
 		return total, completed
 	}

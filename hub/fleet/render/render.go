@@ -8,9 +8,8 @@ package render
 import (
 	"unicode/utf8"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"google.golang.org/protobuf/types/known/timestamppb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"slices"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
+)
+
+// ListClusters lists clusters.
+func (s *Server) ListClusters(ctx context.Context, request *connect.Request[pb.ListClustersRequest]) (*connect.Response[pb.ListClustersResponse], error) {
+	message := request.Msg
+	by, err := orderOf(message.GetOrderBy(), "name", clusterFields)
+	if err != nil {
+		return nil, err
+	}
+	page, err := pagingOf(message.GetPage(), message.GetFilter(), wrapperspb.String(message.GetOrderBy()))
+	if err != nil {
+		return nil, err
+	}
+	selected, r, err := s.filterClusters(ctx, message.GetFilter(), s.read)
+	if err != nil {
+		return nil, err
+	}
+	all, revision := r.fleet.Clusters()
+	all, err = list(ctx, r, clustersResource, slices.DeleteFunc(all, func(c *pb.Cluster) bool { return !selected.selects(c) }))
+	if err != nil {
+		return nil, err
+	}
+	part, next := cut(all, by, page)
+	return connect.NewResponse(&pb.ListClustersResponse{
+		Clusters: part, NextPageToken: next, TotalSize: size(all), Failures: r.failures, ResumeToken: r.token(revision),
+	}), nil
+}
+
+// filterClusters reads a filter, and begins a call in the namespaces that it names.
+func (s *Server) filterClusters(ctx context.Context, filter *pb.ClusterFilter, begin func(context.Context, []string) (*reading, error)) (selection[*pb.Cluster], *reading, error) {
+	selected, err := selectClusters(filter)
+	if err != nil {
+		return nil, nil, err
+	}
+	named, err := s.named("filter.namespaces", filter.GetNamespaces(), map[string][]*pb.Reference{"filter.names": filter.GetNames()})
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := begin(ctx, named)
+	return selected, r, err
+}
+
+// GetCluster reads one cluster, and its machines where the caller may read them.
+func (s *Server) GetCluster(ctx context.Context, request *connect.Request[pb.GetClusterRequest]) (*connect.Response[pb.GetClusterResponse], error) {
+	key, err := s.key("ref", request.Msg.GetRef())
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.read(ctx, []string{key.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.mayGet(ctx, clustersResource, key); err != nil {
+		return nil, readError(err)
+	}
+	r.await(ctx, func() bool { return r.fleet.Cluster(key) != nil })
+	cluster := r.fleet.Cluster(key)
+	if cluster == nil {
+		return nil, r.missing("cluster", key, "ichor cluster list")
+	}
+	response := &pb.GetClusterResponse{Cluster: cluster}
+	if readable, _ := r.Rights.Readable(ctx, machinesResource, r.named); readable[key.Namespace] {
+		response.Machines = r.fleet.MachinesOf(key)
+	}
+	return connect.NewResponse(response), nil
+}
+
+// ListMachines lists machines of every cluster, or of some.
+func (s *Server) ListMachines(ctx context.Context, request *connect.Request[pb.ListMachinesRequest]) (*connect.Response[pb.ListMachinesResponse], error) {
+	message := request.Msg
+	by, err := orderOf(message.GetOrderBy(), "name", machineFields)
+	if err != nil {
+		return nil, err
+	}
+	page, err := pagingOf(message.GetPage(), &pb.ListMachinesRequest{
+		Clusters: message.GetClusters(), Namespaces: message.GetNamespaces(), LabelSelector: message.GetLabelSelector(), Text: message.GetText(), OrderBy: message.GetOrderBy(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	selected, err := selectMachines(message)
+	if err != nil {
+		return nil, err
+	}
+	named, err := s.named("namespaces", message.GetNamespaces(), map[string][]*pb.Reference{"clusters": message.GetClusters()})
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.read(ctx, named)
+	if err != nil {
+		return nil, err
+	}
+	all, _ := r.fleet.Machines()
+	all, err = list(ctx, r, machinesResource, slices.DeleteFunc(all, func(m *pb.Machine) bool { return !selected.selects(m) }))
+	if err != nil {
+		return nil, err
+	}
+	part, next := cut(all, by, page)
+	return connect.NewResponse(&pb.ListMachinesResponse{Machines: part, NextPageToken: next, TotalSize: size(all), Failures: r.failures}), nil
+}
