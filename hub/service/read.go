@@ -123,8 +123,8 @@ func list[M referred](ctx context.Context, r *reading, resource string, items []
 	}
 	r.failures = slices.Concat(r.failures, failures)
 	seen := views{}
-	for namespace, may := range readable {
-		if may {
+	for _, namespace := range r.namespaces() {
+		if readable[namespace] {
 			seen[namespace] = 1
 		}
 	}

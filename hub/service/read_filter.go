@@ -33,6 +33,9 @@ func selectOperations(filter *pb.OperationFilter) (selection[*pb.Operation], err
 	if err := checkEnums("filter.phases", filter.GetPhases(), pb.OperationPhase_name); err != nil {
 		return nil, err
 	}
+	if err := checkAttention(filter.GetMinAttention()); err != nil {
+		return nil, err
+	}
 	selector, err := selectorOf("filter.label_selector", filter.GetLabelSelector())
 	if err != nil {
 		return nil, err
@@ -69,6 +72,9 @@ func selectOperations(filter *pb.OperationFilter) (selection[*pb.Operation], err
 // selectClusters reads a filter of clusters.
 func selectClusters(filter *pb.ClusterFilter) (selection[*pb.Cluster], error) {
 	var parts selection[*pb.Cluster]
+	if err := checkAttention(filter.GetMinAttention()); err != nil {
+		return nil, err
+	}
 	selector, err := selectorOf("filter.label_selector", filter.GetLabelSelector())
 	if err != nil {
 		return nil, err
@@ -146,6 +152,13 @@ func checkEnums[E ~int32](field string, values []E, names map[int32]string) erro
 		}
 	}
 	return nil
+}
+
+func checkAttention(least pb.Attention) error {
+	if least == pb.Attention_ATTENTION_UNSPECIFIED {
+		return nil
+	}
+	return checkEnums("filter.min_attention", []pb.Attention{least}, pb.Attention_name)
 }
 
 func enumNames(names map[int32]string) string {
