@@ -5,6 +5,7 @@ package auth
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -51,4 +52,16 @@ func With(ctx context.Context, caller Caller) context.Context {
 func From(ctx context.Context) (Caller, bool) {
 	caller, ok := ctx.Value(callerKey{}).(Caller)
 	return caller, ok
+}
+
+// authenticated is the group of everybody whom the management API knows.
+const authenticated = "system:authenticated"
+
+// WithAuthenticated adds the group of everybody who has signed in. The management API adds it to whoever is impersonated, but not to whom
+// a SubjectAccessReview asks about.
+func WithAuthenticated(groups []string) []string {
+	if slices.Contains(groups, authenticated) {
+		return groups
+	}
+	return append(slices.Clip(groups), authenticated)
 }

@@ -31,11 +31,12 @@ type Server struct {
 	// Verifier looks at clusters that are imported; nil is verify.Live.
 	Verifier Verifier
 
-	// Hub is what GetHub answers.
-	Hub *pb.GetHubResponse
-
 	// Watch says how watches behave.
 	Watch WatchOptions
+
+	// Hub is what GetHub answers, and SignIn its sign_in; nil means that there is nothing to sign in to.
+	Hub    *pb.GetHubResponse
+	SignIn func(context.Context) *pb.SignIn
 }
 
 // Backend is what stands behind a Server.

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+)
+
+// maxClient bounds what is kept of a User-Agent.
+const maxClient = 128
+
+// Bearer is a method that knows callers by a bearer token.
+type Bearer interface {
+	// Owns says whether a token is one of this method. It looks at the token's form only, and proves nothing.
+	Owns(token string) bool
+
+	// Authenticate says whose a token is. Its error is one of Connect.
+	Authenticate(ctx context.Context, token string) (Caller, error)
+}
+
+// Guard stands before the services and lets nobody in whom it does not know.
+type Guard struct {
+	// Bearers are asked in order: the first one that owns a token decides.
+	Bearers []Bearer
+
+	// Cookie says who has the session of a request's cookie, and false if the request has none. Its error is one of Connect.
+	Cookie func(*http.Request) (Caller, bool, error)
+
+	// Public are the paths that need no credentials; one that ends with a slash stands for all below it.
+	Public []string
+
+	// Proxies are those whose X-Forwarded-For is believed.
+	Proxies []netip.Prefix
+}
+
+// Wrap returns a handler that passes requests on with their Caller in the context, and answers all others in the protocol that they use.
+func (g *Guard) Wrap(next http.Handler) http.Handler {
+	writer := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		admitted, err := g.admit(r)
+		if err != nil {
+			refuse(writer, w, r, err)
+			return
+		}
+		next.ServeHTTP(w, admitted)
+	})
+}
+
+// refuse answers a request that is not let in. Whoever sent it is gone if the answer cannot be written.
+func refuse(writer *connect.ErrorWriter, w http.ResponseWriter, r *http.Request, err error) {
+	w.Header().Set("Cache-Control", "no-store")
+	if connect.CodeOf(err) == connect.CodeUnauthenticated {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	_ = writer.Write(w, r, err)
+}
+
+// admit returns a request with its caller.
+func (g *Guard) admit(r *http.Request) (*http.Request, error) {
+	if err := refusePretence(r.Header); err != nil {
+		return nil, err
+	}
+	if g.public(r.URL.Path) {
+		return r, nil
+	}
+	caller, err := g.authenticate(r)
+	if err != nil {
+		return nil, err
+	}
+	caller.Source, caller.Client = g.source(r), client(r)
+	return r.WithContext(With(r.Context(), caller)), nil
+}
+
+// refusePretence refuses headers in which somebody says who they are. The hub takes nobody's word for it, and it says so rather than to
+// answer as if the header were not there: behind a proxy that sets such headers, everybody would else be whoever the proxy signs in as.
+func refusePretence(header http.Header) error {
+	var found []string
+	for name := range header {
+		// Header names that a proxy or a client wrote in another way mean the same.
+		lower := strings.ReplaceAll(strings.ToLower(name), "_", "-")
+		if strings.HasPrefix(lower, "impersonate-") || strings.HasPrefix(lower, "x-remote-") {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	slices.Sort(found)
+	return connect.NewError(connect.CodePermissionDenied,
+		fmt.Errorf("header %.64s is not allowed: the hub does not act for somebody else; sign in as the user that you want to be", found[0]))
+}
+
+func (g *Guard) public(path string) bool {
+	return slices.ContainsFunc(g.Public, func(public string) bool {
+		return path == public || strings.HasSuffix(public, "/") && strings.HasPrefix(path, public)
+	})
+}
+
+// authenticate finds out who sent a request. Credentials in the header go before a cookie, which the browser sends on its own.
+func (g *Guard) authenticate(r *http.Request) (Caller, error) {
+	if values := r.Header.Values("Authorization"); len(values) > 0 {
+		return g.bearer(r.Context(), values)
+	}
+	if g.Cookie != nil {
+		if caller, found, err := g.Cookie(r); found || err != nil {
+			return caller, err
+		}
+	}
+	return Caller{}, Unauthenticated("no credentials: sign in with: ichor login")
+}
+
+func (g *Guard) bearer(ctx context.Context, values []string) (Caller, error) {
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return Caller{}, Unauthenticated(`header Authorization: want it once, as "Bearer TOKEN"`)
+	}
+	for _, method := range g.Bearers {
+		if method.Owns(token) {
+			return method.Authenticate(ctx, token)
+		}
+	}
+	return Caller{}, Unauthenticated("the bearer token is of no kind that this hub takes")
+}
+
+// source is the address that a call came from: the peer, or what the proxies before it say.
+func (g *Guard) source(r *http.Request) string {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr // Not from the network.
+	}
+	source := peer.Addr().Unmap()
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, hop := range slices.Backward(hops) {
+		from, err := netip.ParseAddr(strings.TrimSpace(hop))
+		if err != nil || !g.proxy(source) {
+			break
+		}
+		source = from.Unmap()
+	}
+	return source.String()
+}
+
+func (g *Guard) proxy(address netip.Addr) bool {
+	return slices.ContainsFunc(g.Proxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
+}
+
+func client(r *http.Request) string {
+	agent := r.UserAgent()
+	return strings.ToValidUTF8(agent[:min(len(agent), maxClient)], "")
+}
+
+// Unauthenticated says that a call has no credentials that are good, and what to do about it.
+func Unauthenticated(message string) error {
+	return connect.NewError(connect.CodeUnauthenticated, errors.New(message))
+}
