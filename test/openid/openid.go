@@ -26,7 +26,7 @@ const (
 	HubClient = "ichor-hub"
 
 	// HubSecret is its secret.
-	HubSecret = "the-secret-of-the-hub" //nolint:gosec // It opens nothing but this.
+	HubSecret = "the-secret-of-the-hub"
 
 	// CLIClient is the client ID of the command line, which has no secret.
 	CLIClient = "ichor-cli"
