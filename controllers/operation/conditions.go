@@ -98,6 +98,8 @@ func (s *scope) failing() *pause {
 	switch {
 	case s.why != nil || s.op.Status.FailureReason == "":
 		return s.why
+	case statusLost(s.op):
+		return lostStatus(s) // Nothing has failed: a request to retry it was turned down.
 	default:
 		return stepFailed(s)
 	}

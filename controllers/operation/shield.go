@@ -5,7 +5,9 @@ package operation
 import (
 	"context"
 	"fmt"
+	"maps"
 
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -69,10 +71,15 @@ func (s *scope) forced() bool {
 	return !s.op.DeletionTimestamp.IsZero() && s.op.Annotations[v1alpha1.ForceDeleteAnnotation] == v1alpha1.ForceDeleteRequested
 }
 
-// annotateCluster changes annotations of the TalosCluster as it is now, if there is one and anything changes.
+// annotateCluster changes annotations of the TalosCluster as it is now, if there is one and anything changes. Somebody else may write the same
+// annotation at the same moment, and keeps what is theirs.
 func (r *Reconciler) annotateCluster(ctx context.Context, s *scope, change func(map[string]string)) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return r.annotateClusterOnce(ctx, s.clusterKey(), change) })
+}
+
+func (r *Reconciler) annotateClusterOnce(ctx context.Context, key client.ObjectKey, change func(map[string]string)) error {
 	cluster := &v1alpha1.TalosCluster{}
-	if err := r.APIReader.Get(ctx, s.clusterKey(), cluster); err != nil {
+	if err := r.APIReader.Get(ctx, key, cluster); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	before := cluster.DeepCopy()
@@ -80,12 +87,12 @@ func (r *Reconciler) annotateCluster(ctx context.Context, s *scope, change func(
 		cluster.Annotations = map[string]string{}
 	}
 	change(cluster.Annotations)
-	patch := client.MergeFrom(before)
-	if data, err := patch.Data(cluster); err == nil && string(data) == "{}" {
+	if maps.Equal(cluster.Annotations, before.Annotations) {
 		return nil
 	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, cluster, patch); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("annotating TalosCluster %s: %w", s.clusterKey(), err))
+		return client.IgnoreNotFound(fmt.Errorf("annotating TalosCluster %s: %w", key, err))
 	}
 	return nil
 }

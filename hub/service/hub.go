@@ -25,8 +25,6 @@ const (
 
 	// namespacesAtOnce is of how many namespaces rights are asked at once.
 	namespacesAtOnce = 16
-
-	operationsResource, clustersResource, machinesResource = "talosoperations", "talosclusters", "talosmachines"
 )
 
 // GetHub implements the HubService.
