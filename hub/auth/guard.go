@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 )
@@ -39,19 +40,57 @@ type Guard struct {
 
 	// Proxies are those whose X-Forwarded-For is believed.
 	Proxies []netip.Prefix
+
+	// Recheck is how often the credentials of a call that goes on are looked at again: a watch may outlive them by hours.
+	Recheck time.Duration
 }
 
 // Wrap returns a handler that passes requests on with their Caller in the context, and answers all others in the protocol that they use.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	writer := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		admitted, err := g.admit(r)
-		if err != nil {
+		caller, err := g.admit(r)
+		switch {
+		case err != nil:
 			refuse(writer, w, r, err)
+		case caller == nil:
+			next.ServeHTTP(w, r)
+		default:
+			ctx, end := g.watch(With(r.Context(), *caller), r)
+			defer end()
+			next.ServeHTTP(w, r.WithContext(ctx))
+		}
+	})
+}
+
+// watch returns a context that ends when the credentials of a request are no longer good; its cause says so. Where nobody can tell, the call
+// goes on.
+func (g *Guard) watch(ctx context.Context, r *http.Request) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	shown := &http.Request{Method: r.Method, Host: r.Host, Header: r.Header.Clone()} // The handler may do with its own what it likes.
+	first := time.AfterFunc(g.Recheck, func() { g.recheck(ctx, shown, cancel) })
+	return ctx, func() {
+		first.Stop()
+		cancel(nil)
+	}
+}
+
+// recheck looks at credentials again and again until the call is over, or they are no longer good.
+func (g *Guard) recheck(ctx context.Context, shown *http.Request, end context.CancelCauseFunc) {
+	ticker := time.NewTicker(g.Recheck)
+	defer ticker.Stop()
+	for {
+		_, err := g.authenticate(ctx, shown)
+		if code := connect.CodeOf(err); err != nil && (code == connect.CodeUnauthenticated || code == connect.CodePermissionDenied) {
+			end(err)
 			return
 		}
-		next.ServeHTTP(w, admitted)
-	})
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 // refuse answers a request that is not let in. Whoever sent it is gone if the answer cannot be written.
@@ -63,20 +102,20 @@ func refuse(writer *connect.ErrorWriter, w http.ResponseWriter, r *http.Request,
 	_ = writer.Write(w, r, err)
 }
 
-// admit returns a request with its caller.
-func (g *Guard) admit(r *http.Request) (*http.Request, error) {
+// admit finds out who sent a request; nil if that does not matter.
+func (g *Guard) admit(r *http.Request) (*Caller, error) {
 	if err := refusePretence(r.Header); err != nil {
 		return nil, err
 	}
 	if g.public(r.URL.Path) {
-		return r, nil
+		return nil, nil //nolint:nilnil // That is the third way.
 	}
-	caller, err := g.authenticate(r)
+	caller, err := g.authenticate(r.Context(), r)
 	if err != nil {
 		return nil, err
 	}
 	caller.Source, caller.Client = g.source(r), client(r)
-	return r.WithContext(With(r.Context(), caller)), nil
+	return &caller, nil
 }
 
 // refusePretence refuses headers in which somebody says who they are. The hub takes nobody's word for it, and it says so rather than to
@@ -105,9 +144,9 @@ func (g *Guard) public(path string) bool {
 }
 
 // authenticate finds out who sent a request. Credentials in the header go before a cookie, which the browser sends on its own.
-func (g *Guard) authenticate(r *http.Request) (Caller, error) {
+func (g *Guard) authenticate(ctx context.Context, r *http.Request) (Caller, error) {
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
-		return g.bearer(r.Context(), values)
+		return g.bearer(ctx, values)
 	}
 	if g.Cookie != nil {
 		if caller, found, err := g.Cookie(r); found || err != nil {

@@ -254,3 +254,41 @@ func TestBypassByAnotherProvider(t *testing.T) {
 	w.Expect(said.Status).To(Equal(http.StatusUnauthorized))
 	w.Expect(w.api.asked()).To(Equal(1))
 }
+
+// A watch that began with good credentials must not outlive them.
+func TestBypassByAWatchThatGoesOn(t *testing.T) {
+	for name, end := range map[string]func(*world){
+		"the token is revoked": func(w *world) {
+			w.api.setDown(true)
+			w.clock.advance(11 * time.Second)
+			w.Eventually(w.api.missedAny).Should(BeTrue(), "an API that is away is no reason to end")
+			w.api.setDown(false)
+			w.Eventually(w.api.asked).Should(Equal(2))
+			w.api.know("robot", authenticationv1.TokenReviewStatus{})
+			w.clock.advance(11 * time.Second)
+		},
+		"the session is over": func(w *world) { w.clock.advance(session.DefaultLifetime) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.api.know("robot", robot)
+			ours := session.Sessions{Keys: w.options.Keys, Lifetime: session.DefaultLifetime, Now: w.clock.Now}
+			token, _, err := ours.Token(auth.Caller{Name: "ada"})
+			w.Expect(err).NotTo(HaveOccurred())
+			if strings.Contains(name, "revoked") {
+				token = "robot"
+			}
+			c := ichorv1alpha1connect.NewOperationServiceClient(w.hub.Client(), w.hub.URL, connect.WithGRPC())
+			request := connect.NewRequest(&pb.WatchOperationsRequest{})
+			request.Header().Set("Authorization", "Bearer "+token)
+			stream, err := c.WatchOperations(t.Context(), request)
+			w.Expect(err).NotTo(HaveOccurred())
+			defer stream.Close() //nolint:errcheck // It has ended.
+			w.Expect(stream.Receive()).To(BeTrue())
+
+			end(w)
+			w.Expect(stream.Receive()).To(BeFalse())
+			w.Expect(connect.CodeOf(stream.Err())).To(Equal(connect.CodeUnauthenticated))
+		})
+	}
+}

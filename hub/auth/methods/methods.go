@@ -4,6 +4,7 @@
 package methods
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,9 @@ import (
 
 // LogoutPath ends the session of a browser.
 const LogoutPath = "/auth/logout"
+
+// recheck is how long a call may go on with credentials that are no longer good.
+const recheck = time.Minute
 
 // lookTimeout bounds the look at an identity provider for who asks how to sign in: a provider that is down is not waited for.
 const lookTimeout = 2 * time.Second
@@ -59,6 +63,9 @@ type Options struct {
 	// TrustedProxies are those whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
 
+	// Recheck is how often the credentials of a call that goes on are looked at again; 0 means once a minute.
+	Recheck time.Duration
+
 	// Now tells the time; nil is time.Now.
 	Now func() time.Time
 }
@@ -81,7 +88,7 @@ func New(o Options) (*Methods, error) {
 		return nil, err
 	}
 	m := &Methods{sessions: sessions}
-	m.guard = &auth.Guard{Bearers: []auth.Bearer{sessions}, Cookie: sessions.FromCookie, Public: public, Proxies: o.TrustedProxies}
+	m.guard = &auth.Guard{Bearers: []auth.Bearer{sessions}, Cookie: sessions.FromCookie, Public: public, Proxies: o.TrustedProxies, Recheck: cmp.Or(o.Recheck, recheck)}
 	if o.OIDC != nil {
 		if m.provider, err = o.provider(sessions); err != nil {
 			return nil, err

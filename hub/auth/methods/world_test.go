@@ -55,7 +55,7 @@ func newWorld(t *testing.T) *world {
 	at := "https://" + w.hub.Listener.Addr().String()
 	w.provider = openid.Start(t, at+idp.CallbackPath)
 	w.options = methods.Options{
-		Config: &rest.Config{Host: w.api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, ExternalURL: at, Keys: keys(t, 'k'), Now: w.clock.Now,
+		Config: &rest.Config{Host: w.api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, ExternalURL: at, Keys: keys(t, 'k'), Now: w.clock.Now, Recheck: 20 * time.Millisecond,
 		OIDC: &idp.Options{
 			Issuer: w.provider.URL, ClientID: openid.HubClient, ClientSecret: openid.HubSecret, CLIClientID: openid.CLIClient,
 			GroupsClaim: "groups", GroupsPrefix: "oidc:",
@@ -257,6 +257,14 @@ func (s *service) CreateOperation(context.Context, *connect.Request[pb.CreateOpe
 	return connect.NewResponse(&pb.CreateOperationResponse{}), nil
 }
 
+func (s *service) WatchOperations(ctx context.Context, _ *connect.Request[pb.WatchOperationsRequest], stream *connect.ServerStream[pb.WatchOperationsResponse]) error {
+	if err := stream.Send(&pb.WatchOperationsResponse{}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
 // api is a management API that reviews tokens, and counts that.
 type api struct {
 	*httptest.Server
@@ -265,6 +273,7 @@ type api struct {
 	users   map[string]authenticationv1.TokenReviewStatus
 	reviews int
 	down    bool
+	missed  int // Reviews that were asked for while it was down.
 }
 
 func newAPI(t *testing.T) *api {
@@ -277,8 +286,13 @@ func newAPI(t *testing.T) *api {
 func (a *api) serve(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.down {
+		a.missed++
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		return
+	}
 	var review authenticationv1.TokenReview
-	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || a.down || r.URL.Path != "/apis/authentication.k8s.io/v1/tokenreviews" {
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || r.URL.Path != "/apis/authentication.k8s.io/v1/tokenreviews" {
 		http.Error(w, "no", http.StatusInternalServerError)
 		return
 	}
@@ -300,6 +314,12 @@ func (a *api) setDown(down bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.down = down
+}
+
+func (a *api) missedAny() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.missed > 0
 }
 
 func (a *api) asked() int {
