@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/fleet/render"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
 
@@ -33,17 +34,28 @@ func (s *Server) GetHub(ctx context.Context, _ *connect.Request[pb.GetHubRequest
 	if s.Hub != nil {
 		hub = proto.CloneOf(s.Hub)
 	}
+	hub.Kinds = knownKinds()
 	if s.SignIn != nil {
 		hub.SignIn = s.SignIn(ctx)
 	}
 	return connect.NewResponse(hub), nil
 }
 
+// knownKinds are the kinds that this hub plans, in the order of the protocol.
+func knownKinds() []pb.OperationKind {
+	known := make([]pb.OperationKind, 0, len(planners))
+	for kind := range planners {
+		known = append(known, render.Kind(kind))
+	}
+	slices.Sort(known)
+	return known
+}
+
 // GetSession implements the HubService.
 func (s *Server) GetSession(ctx context.Context, request *connect.Request[pb.GetSessionRequest]) (*connect.Response[pb.GetSessionResponse], error) {
 	session, err := s.Backend.Session(ctx)
 	if err != nil {
-		return nil, err
+		return nil, readError(err)
 	}
 	namespaces := request.Msg.GetNamespaces()
 	if len(namespaces) > maxSessionNamespaces {
@@ -70,7 +82,7 @@ func (s *Server) GetSession(ctx context.Context, request *connect.Request[pb.Get
 func (s *Server) readableNamespaces(ctx context.Context, session *Session) ([]string, error) {
 	fleet, _, err := s.Backend.Fleet(ctx)
 	if err != nil {
-		return nil, err
+		return nil, readError(err)
 	}
 	known := fleet.Namespaces()
 	readable, failures := session.Rights.Readable(ctx, clustersResource, known)

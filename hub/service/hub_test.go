@@ -25,6 +25,7 @@ type rightsBackend struct {
 	// may are namespace, verb, resource and subresource; an empty namespace is every one.
 	may     []string
 	failing error
+	fleet   *fleet.Fleet
 
 	mu    sync.Mutex
 	asked []string
@@ -35,7 +36,7 @@ func (b *rightsBackend) Session(context.Context) (*Session, error) {
 }
 
 func (b *rightsBackend) Fleet(context.Context, ...string) (*fleet.Fleet, []*pb.Failure, error) {
-	return &fleet.Fleet{}, nil, nil
+	return b.fleet, nil, nil
 }
 
 func (b *rightsBackend) May(_ context.Context, what authorizationv1.ResourceAttributes) error {
@@ -55,8 +56,15 @@ func (b *rightsBackend) May(_ context.Context, what authorizationv1.ResourceAttr
 	return connect.NewError(connect.CodePermissionDenied, errors.New("no"))
 }
 
-func (b *rightsBackend) Readable(context.Context, string, []string) (map[string]bool, []*pb.Failure) {
-	return nil, nil
+func (b *rightsBackend) Readable(_ context.Context, resource string, namespaces []string) (map[string]bool, []*pb.Failure) {
+	readable := map[string]bool{}
+	for _, namespace := range namespaces {
+		if b.failing != nil {
+			return nil, []*pb.Failure{{Scope: &pb.Reference{Namespace: namespace}, Code: "unavailable", Message: b.failing.Error()}}
+		}
+		readable[namespace] = slices.Contains(b.may, namespace+": list "+resource)
+	}
+	return readable, nil
 }
 
 func rightsOfSession(t *testing.T, b *rightsBackend, namespaces ...string) *pb.GetSessionResponse {
@@ -120,6 +128,22 @@ func TestSessionFailsWhereRightsAreNotKnown(t *testing.T) {
 	g.Expect(b.asked).To(HaveLen(1))
 }
 
+func TestSessionTellsOfTheNamespacesThatTheCallerMayRead(t *testing.T) {
+	g := NewWithT(t)
+	b := &rightsBackend{fleet: fleet.New(), may: []string{"a: list talosclusters", "c: list talosclusters"}}
+	b.fleet.Apply(opOf("a", "one", "c1"), opOf("b", "two", "c1"), opOf("c", "three", "c1"))
+	var namespaces []string
+	for _, rights := range rightsOfSession(t, b).GetRights() {
+		namespaces = append(namespaces, rights.GetNamespace())
+	}
+	g.Expect(namespaces).To(Equal([]string{"", "a", "c"}))
+
+	b.failing = errors.New("the API is away")
+	_, err := (&Server{Backend: b}).GetSession(t.Context(), connect.NewRequest(&pb.GetSessionRequest{}))
+	g.Expect(connect.CodeOf(err)).To(Equal(connect.CodeUnavailable))
+	g.Expect(err).To(MatchError(ContainSubstring("namespace a: the API is away")))
+}
+
 func TestSessionOfTooManyNamespaces(t *testing.T) {
 	g := NewWithT(t)
 	_, err := (&Server{Backend: &rightsBackend{}}).GetSession(t.Context(), connect.NewRequest(&pb.GetSessionRequest{Namespaces: make([]string, 1001)}))
@@ -139,6 +163,7 @@ func TestHubSaysHowToSignInNow(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(answer.Msg.GetVersion()).To(Equal("v1"))
 		g.Expect(answer.Msg.GetSignIn().GetToken()).To(BeTrue())
+		g.Expect(answer.Msg.GetKinds()).To(Equal([]pb.OperationKind{pb.OperationKind_OPERATION_KIND_TALOS, pb.OperationKind_OPERATION_KIND_NODE}))
 	}
 	g.Expect(asked).To(Equal(2))
 	g.Expect(s.Hub.GetSignIn()).To(BeNil())
