@@ -32,7 +32,7 @@ import (
 type informers struct {
 	cache.Informers
 
-	ctx     context.Context //nolint:containedctx // It is that of the test.
+	ctx     context.Context
 	sources map[string]*testingcache.FakeControllerSource
 	running map[string]toolscache.SharedIndexInformer
 	fail    error

@@ -165,9 +165,9 @@ func TestTokenOfAnotherList(t *testing.T) {
 // Pages together are the list, in every order; and while operations come, go and change between pages, none that stays as it is comes twice
 // or is missing.
 func TestPagesTogetherAreTheList(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // The same every time.
+	random := rand.New(rand.NewPCG(1, 2))
 	kinds := []v1alpha1.OperationKind{v1alpha1.TalosKind, v1alpha1.KubernetesKind, v1alpha1.CNIKind}
-	any := func(i int) *v1alpha1.TalosOperation {
+	anyOperation := func(i int) *v1alpha1.TalosOperation {
 		return opOf(fmt.Sprintf("n%d", random.IntN(3)), fmt.Sprintf("op-%d", i), fmt.Sprintf("c%d", random.IntN(5)), created(time.Duration(random.IntN(9))*time.Minute), func(op *v1alpha1.TalosOperation) {
 			op.Spec.Kind = kinds[random.IntN(len(kinds))]
 			if random.IntN(2) == 0 {
@@ -184,7 +184,7 @@ func TestPagesTogetherAreTheList(t *testing.T) {
 				w := newFleetWorld(t)
 				var staying []string
 				for i := range 60 {
-					op := any(i)
+					op := anyOperation(i)
 					w.fleet.Apply(op)
 					if i%3 > 0 { // The others come, go and change.
 						staying = append(staying, op.Name)
@@ -197,7 +197,7 @@ func TestPagesTogetherAreTheList(t *testing.T) {
 
 				busy := w.pages(field+direction, func() {
 					for range 5 {
-						op := any(3 * random.IntN(30))
+						op := anyOperation(3 * random.IntN(30))
 						if random.IntN(2) == 0 {
 							w.fleet.Delete(op)
 						} else {
@@ -302,12 +302,12 @@ func TestGetOperation(t *testing.T) {
 		return event
 	}
 	series := at(&corev1.Event{Series: &corev1.EventSeries{Count: 7, LastObservedTime: metav1.NewMicroTime(now.Add(2 * time.Second))}}, "second", 90)
-	new := at(&corev1.Event{}, "third", 0)
-	new.LastTimestamp, new.EventTime = metav1.Time{}, metav1.NewMicroTime(now.Add(3*time.Second))
+	recent := at(&corev1.Event{}, "third", 0)
+	recent.LastTimestamp, recent.EventTime = metav1.Time{}, metav1.NewMicroTime(now.Add(3*time.Second))
 	other := at(&corev1.Event{}, "of an earlier one of the same name", 0)
 	other.InvolvedObject.UID = "uid-of-y"
 	w := newFleetWorld(t, someOperations()...)
-	w.client = eventClient(new, at(&corev1.Event{Type: "Warning", Message: "words"}, "first", 1), series, other)
+	w.client = eventClient(recent, at(&corev1.Event{Type: "Warning", Message: "words"}, "first", 1), series, other)
 	answer, err := w.getOperation(&pb.Reference{Namespace: "a", Name: "boot"})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(answer.GetOperation().GetRef().GetName()).To(Equal("boot"))

@@ -46,7 +46,7 @@ func (s *Server) ListOperations(ctx context.Context, request *connect.Request[pb
 }
 
 // size is how many there are, as messages count.
-func size[M any](of []M) int32 { return int32(min(len(of), 1<<31-1)) } //nolint:gosec // It is bounded.
+func size[M any](of []M) int32 { return int32(min(len(of), 1<<31-1)) }
 
 // filterOperations reads a filter, and begins a call in the namespaces that it names.
 func (s *Server) filterOperations(ctx context.Context, filter *pb.OperationFilter, begin func(context.Context, []string) (*reading, error)) (selection[*pb.Operation], *reading, error) {

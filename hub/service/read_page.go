@@ -70,8 +70,8 @@ func timeKey(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
 	}
-	key := binary.BigEndian.AppendUint64(make([]byte, 0, 12), uint64(t.GetSeconds())^(1<<63)) //nolint:gosec // So that times before 1970 come first.
-	return string(binary.BigEndian.AppendUint32(key, uint32(t.GetNanos())))                   //nolint:gosec // It is not negative.
+	key := binary.BigEndian.AppendUint64(make([]byte, 0, 12), uint64(t.GetSeconds())^(1<<63))
+	return string(binary.BigEndian.AppendUint32(key, uint32(t.GetNanos())))
 }
 
 // versionKey sorts versions; what is none comes first.

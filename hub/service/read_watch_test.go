@@ -132,6 +132,9 @@ func said(r any) string {
 	return "?"
 }
 
+// pass lets time pass, which a bubble only tells.
+func pass(d time.Duration) { <-time.After(d) }
+
 // inBubble runs a test where time is told, and whoever waits is known.
 func inBubble(t *testing.T, objects []func() *v1alpha1.TalosOperation, test func(w *fleetWorld)) {
 	t.Helper()
@@ -192,12 +195,12 @@ func TestWatchOfANameWaitsAMoment(t *testing.T) {
 		request := &pb.WatchOperationsRequest{Filter: &pb.OperationFilter{Names: []*pb.Reference{{Namespace: "a", Name: "up"}}}}
 		o := w.watchAll(request, pace)
 		o.expect("")
-		time.Sleep(catchUp / 2)
+		pass(catchUp / 2)
 		w.fleet.Apply(opOf("a", "up", "c1"), opOf("a", "other", "c1"))
 		o.expect("up, synced")
 		never := w.watchAll(&pb.WatchOperationsRequest{Filter: &pb.OperationFilter{Names: []*pb.Reference{{Namespace: "a", Name: "x"}}}}, pace)
 		never.expect("")
-		time.Sleep(catchUp)
+		pass(catchUp)
 		never.expect("synced")
 	})
 }
@@ -229,25 +232,25 @@ func TestHeartbeat(t *testing.T) {
 		o := w.watchAll(&pb.WatchOperationsRequest{Filter: &pb.OperationFilter{Namespaces: []string{"a"}}}, pace)
 		o.expect("up, synced")
 		before := o.token
-		time.Sleep(4 * time.Second)
+		pass(4 * time.Second)
 		w.fleet.Apply(opOf("a", "up", "c1", stands("StepFailed", "why")))
 		o.expect("up")
-		time.Sleep(4 * time.Second)
+		pass(4 * time.Second)
 		w.fleet.Apply(opOf("b", "boot", "c2", stands("StepFailed", "why")))
 		o.expect("")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		o.expect("heartbeat")
 		w.g.Expect(o.token).NotTo(Equal(before))
 		revision, ok := w.fleet.Revision(o.token[:strings.LastIndex(o.token, ":")])
 		w.g.Expect(ok).To(BeTrue())
 		w.g.Expect(revision).To(Equal(w.fleet.Last()))
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		o.expect("heartbeat")
 	})
 	inBubble(t, nil, func(w *fleetWorld) {
 		o := w.watchFleet(&pb.WatchClustersRequest{})
 		o.expect("synced")
-		time.Sleep(defaultHeartbeat)
+		pass(defaultHeartbeat)
 		o.expect("heartbeat")
 	})
 }
@@ -315,14 +318,14 @@ func TestRightsOfAWatch(t *testing.T) {
 		o.expect("")
 
 		w.rights.deny() // A right is given.
-		time.Sleep(defaultRights)
+		pass(defaultRights)
 		o.expect("boot")
 		w.fleet.Apply(opOf("b", "boot", "c2"))
 		o.expect("boot")
 		token := o.token
 
 		w.rights.deny("talosoperations a") // A right is taken away.
-		time.Sleep(defaultRights)
+		pass(defaultRights)
 		o.expect("no up")
 		w.fleet.Apply(opOf("a", "up", "c1", stands("StepFailed", "why")), opOf("a", "new", "c1"))
 		o.expect("")
@@ -362,7 +365,7 @@ func TestEndOfANamespace(t *testing.T) {
 		w.fleet.Apply(opOf("a", "up", "c1", stands("StepFailed", "why"))) // It is being sent while the rest happens.
 		synctest.Wait()
 		w.fleet.Delete(opOf("b", "boot", "c2"))
-		time.Sleep(defaultRights)
+		pass(defaultRights)
 		w.g.Expect(said(<-slow.responses)).To(Equal("up"))
 		w.g.Expect(said(<-slow.responses)).To(Equal("no boot"))
 	})
@@ -377,7 +380,7 @@ func TestNamedNamespacesOfAWatch(t *testing.T) {
 		o := w.watchAll(request, pace)
 		o.expect("up, synced")
 		w.rights.deny("talosoperations a")
-		time.Sleep(defaultRights)
+		pass(defaultRights)
 		o.expect("")
 		w.expectCode(o.end(), connect.CodePermissionDenied, `user "ada" may not list talosoperations in namespace "a"`)
 	})
@@ -390,15 +393,15 @@ func TestUnknownRights(t *testing.T) {
 		o.expect("up, boot, synced")
 		w.rights.lose("talosoperations a", "talosoperations b")
 		w.expectCode(w.watchAll(&pb.WatchOperationsRequest{}, pace).end(), connect.CodeUnavailable, "ada")
-		time.Sleep(doubt / 2)
+		pass(doubt / 2)
 		w.fleet.Apply(opOf("a", "up", "c1", stands("StepFailed", "why")))
 		w.g.Expect(o.heard()).To(HaveSuffix("up"))
 		w.rights.lose()
-		time.Sleep(doubt / 2)
+		pass(doubt / 2)
 		w.rights.lose("talosoperations a")
-		time.Sleep(doubt)
+		pass(doubt)
 		o.heard()
-		time.Sleep(2 * defaultRights)
+		pass(2 * defaultRights)
 		w.expectCode(o.end(), connect.CodeUnavailable, "nobody can say")
 	})
 }
@@ -408,7 +411,7 @@ func TestEndsOfAWatch(t *testing.T) {
 		w.caller.Expires = time.Now().Add(time.Minute)
 		o := w.watchAll(&pb.WatchOperationsRequest{}, pace)
 		o.heard()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		w.expectCode(o.end(), connect.CodeUnauthenticated, "sign in again")
 
 		w.caller.Expires = time.Time{}
@@ -479,7 +482,7 @@ func TestWatchClustersWithMachines(t *testing.T) {
 
 		all.heard()
 		w.rights.deny("talosmachines a")
-		time.Sleep(defaultRights)
+		pass(defaultRights)
 		all.expect("no c1, no c2, c1, c2")
 		w.fleet.Apply(machineOf("a", "c1-w-2", "c1", v1alpha1.WorkerRole))
 		all.expect("c1")
@@ -502,7 +505,7 @@ func TestTwoHundredWatchers(t *testing.T) {
 			go func() {
 				ended <- w.watchOperations(ctx, &pb.WatchOperationsRequest{}, func(r *pb.WatchOperationsResponse) error {
 					if i%10 == 0 {
-						time.Sleep(time.Duration(i) * time.Millisecond)
+						pass(time.Duration(i) * time.Millisecond)
 					}
 					switch event := r.GetEvent().(type) {
 					case *pb.WatchOperationsResponse_Changed:
@@ -521,9 +524,9 @@ func TestTwoHundredWatchers(t *testing.T) {
 			} else {
 				w.fleet.Apply(op)
 			}
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 		}
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		stop()
 		synctest.Wait()
 		all, _ := w.fleet.Operations()
