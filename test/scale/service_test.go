@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/auth"
@@ -94,6 +96,7 @@ func (r *reads) start(ctx context.Context) {
 	r.g.Expect(err).NotTo(HaveOccurred())
 	r.Cleanup(func() { r.g.Expect(plane.Stop()).To(Succeed()) })
 	plane.Config.QPS, plane.HubConfig.QPS = -1, -1
+	log.SetLogger(logr.Discard())
 	r.admin, err = client.New(plane.Config, client.Options{Scheme: scheme.New()})
 	r.g.Expect(err).NotTo(HaveOccurred())
 	r.g.Expect(r.create(ctx)).To(Succeed())
@@ -250,7 +253,8 @@ func (r *reads) watch(ctx context.Context, synced func(), heard chan<- time.Time
 			}
 			synced()
 		case *pb.WatchOperationsResponse_Changed:
-			if known++; known > readOperations {
+			known++
+			if known > readOperations {
 				heard <- time.Now()
 			}
 		}
