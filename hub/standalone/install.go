@@ -3,13 +3,18 @@
 package standalone
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,12 +24,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"ichor.maesh.dev/hub/config/crd"
+	"ichor.maesh.dev/hub/config/policies"
 	"ichor.maesh.dev/hub/config/rbac"
 	"ichor.maesh.dev/hub/hub/standalone/pki"
 )
@@ -38,7 +45,15 @@ var (
 	bindingResource = rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")
 )
 
-// installer puts the hub's definitions and roles into the API.
+// policyResources are the resources of the kinds in config/policies.
+var policyResources = map[string]schema.GroupVersionResource{
+	"ValidatingAdmissionPolicy":        admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies"),
+	"ValidatingAdmissionPolicyBinding": admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicybindings"),
+	"MutatingAdmissionPolicy":          admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicies"),
+	"MutatingAdmissionPolicyBinding":   admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicybindings"),
+}
+
+// installer puts the hub's definitions, roles and policies into the API.
 type installer struct {
 	client    dynamic.Interface
 	discovery discovery.DiscoveryInterface
@@ -60,6 +75,7 @@ func install(ctx context.Context, config *rest.Config) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return i.installDefinitions(ctx) })
 	group.Go(func() error { return i.installRoles(ctx) })
+	group.Go(func() error { return i.installPolicies(ctx) })
 	return group.Wait()
 }
 
@@ -102,23 +118,80 @@ func (i installer) installRoles(ctx context.Context) error {
 			return err
 		}
 	}
-	binding, err := hubBinding()
+	bindings, err := bindings()
 	if err != nil {
 		return err
 	}
-	return i.apply(ctx, bindingResource, binding)
+	for _, binding := range bindings {
+		if err := i.apply(ctx, bindingResource, binding); err != nil {
+			return err
+		}
+	}
+	return i.waitAggregated(ctx, manifests)
 }
 
-// hubBinding gives the hub's user the hub's role.
-func hubBinding() (*unstructured.Unstructured, error) {
+// waitAggregated returns when the roles that are put together from others are: who signs in first finds their rights.
+func (i installer) waitAggregated(ctx context.Context, roles []*unstructured.Unstructured) error {
+	for _, role := range roles {
+		if _, aggregated, _ := unstructured.NestedMap(role.Object, "aggregationRule"); !aggregated {
+			continue
+		}
+		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			there, err := i.client.Resource(roleResource).Get(ctx, role.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			rules, _, err := unstructured.NestedSlice(there.Object, "rules")
+			return len(rules) > 0, err
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for the rules of ClusterRole %s: %w", role.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// installPolicies installs the admission policies. A policy is in force a second or so after it was written.
+func (i installer) installPolicies(ctx context.Context) error {
+	manifests, err := read(policies.Manifests)
+	if err != nil {
+		return err
+	}
+	for _, manifest := range manifests {
+		if err := i.apply(ctx, policyResources[manifest.GetKind()], manifest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bindings give the hub's user the hub's role, and the groups of standalone mode theirs.
+func bindings() ([]*unstructured.Unstructured, error) {
+	hub, err := binding("ichor-hub-standalone", rbac.HubRole, rbacv1.UserKind, pki.HubUser)
+	if err != nil {
+		return nil, err
+	}
+	all := []*unstructured.Unstructured{hub}
+	for group, role := range rbac.Groups {
+		object, err := binding(role+"-standalone", role, rbacv1.GroupKind, group)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, object)
+	}
+	return all, nil
+}
+
+// binding gives a user or a group a role everywhere.
+func binding(name, role, kind, subject string) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: "ichor-hub-standalone"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rbac.HubRole},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: pki.HubUser}},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: kind, Name: subject}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encoding the hub's role binding: %w", err)
+		return nil, fmt.Errorf("encoding role binding %s: %w", name, err)
 	}
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	return &unstructured.Unstructured{Object: content}, nil
@@ -207,11 +280,33 @@ func read(files fs.FS) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading manifest: %w", err)
 		}
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(content, &object.Object); err != nil {
+		found, err := decode(content)
+		if err != nil {
 			return nil, fmt.Errorf("decoding manifest %s: %w", path, err)
 		}
-		objects = append(objects, object)
+		objects = append(objects, found...)
 	}
 	return objects, nil
+}
+
+// decode reads the objects of one file.
+func decode(content []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, &object.Object); err != nil {
+			return nil, err
+		}
+		if len(object.Object) > 0 { // Comments alone are no object.
+			objects = append(objects, object)
+		}
+	}
 }

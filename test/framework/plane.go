@@ -10,10 +10,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/scheme"
 	"ichor.maesh.dev/hub/hub/standalone"
 )
 
@@ -47,14 +54,48 @@ func StartPlane(ctx context.Context) (*Plane, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the test API server: %w", withLog(err, dir)), os.RemoveAll(dir))
 	}
-	return &Plane{
+	plane := &Plane{
 		Config:        instance.AdminConfig(),
 		HubConfig:     instance.RESTConfig(),
 		Kubeconfig:    instance.Kubeconfig(),
 		HubKubeconfig: instance.HubKubeconfig(),
 		dir:           dir,
 		instance:      instance,
-	}, nil
+	}
+	if err := plane.awaitPolicies(ctx); err != nil {
+		return nil, errors.Join(err, plane.Stop())
+	}
+	return plane, nil
+}
+
+// awaitPolicies returns when operations that say nothing get their creator from the API server. For some seconds after its start it refuses
+// them: it looks for the schemas of the objects that policies change every five seconds.
+func (p *Plane) awaitPolicies(ctx context.Context) error {
+	admin, err := client.New(p.Config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		return fmt.Errorf("connecting to the test API server: %w", err)
+	}
+	err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		op := &v1alpha1.TalosOperation{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "probe"},
+			Spec:       v1alpha1.TalosOperationSpec{ClusterName: "probe", Kind: v1alpha1.TalosKind},
+		}
+		if err := admin.Create(ctx, op, client.DryRunAll); err != nil {
+			return false, client.IgnoreNotFound(ignoreUnavailable(err)) // The namespace is made a moment after the start, too.
+		}
+		return op.Annotations[v1alpha1.CreatedByAnnotation] != "", nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the admission policies: %w", err)
+	}
+	return nil
+}
+
+func ignoreUnavailable(err error) error {
+	if apierrors.IsServiceUnavailable(err) {
+		return nil
+	}
+	return err
 }
 
 // Stop stops the API server and removes its directory.

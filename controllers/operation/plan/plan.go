@@ -33,8 +33,7 @@ type Traits struct {
 	// RecordOptional kinds go on without the record on the target where its Kubernetes API is down: they are how it comes back.
 	RecordOptional bool
 
-	// StartVerb is the subresource of talosoperations on which who starts one needs the verb start. The service and the admission
-	// policy of the next release ask for it.
+	// StartVerb is the subresource of talosoperations on which who starts one needs the verb start. The admission policy asks for it.
 	StartVerb string
 }
 

@@ -509,8 +509,10 @@ type AuditEntry struct {
 	Client string      `protobuf:"bytes,11,opt,name=client,proto3" json:"client,omitempty"`
 	Result AuditResult `protobuf:"varint,12,opt,name=result,proto3,enum=ichor.v1alpha1.AuditResult" json:"result,omitempty"`
 	// message says why it was not done.
-	Message       string          `protobuf:"bytes,13,opt,name=message,proto3" json:"message,omitempty"`
-	Overrides     []*GateOverride `protobuf:"bytes,14,rep,name=overrides,proto3" json:"overrides,omitempty"`
+	Message   string          `protobuf:"bytes,13,opt,name=message,proto3" json:"message,omitempty"`
+	Overrides []*GateOverride `protobuf:"bytes,14,rep,name=overrides,proto3" json:"overrides,omitempty"`
+	// self_reported entries were written by the client of the user, which worked without a hub: they say what the client says.
+	SelfReported  bool `protobuf:"varint,15,opt,name=self_reported,json=selfReported,proto3" json:"self_reported,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -641,6 +643,13 @@ func (x *AuditEntry) GetOverrides() []*GateOverride {
 		return x.Overrides
 	}
 	return nil
+}
+
+func (x *AuditEntry) GetSelfReported() bool {
+	if x != nil {
+		return x.SelfReported
+	}
+	return false
 }
 
 // AuditFilter selects entries. Every part that is set must hold.
@@ -1150,7 +1159,7 @@ const file_ichor_v1alpha1_hub_proto_rawDesc = "" +
 	"\x05start\x18\x04 \x03(\tR\x05start\x12\x1a\n" +
 	"\boverride\x18\x05 \x01(\bR\boverride\x12\x1a\n" +
 	"\bmachines\x18\x06 \x01(\bR\bmachines\x12\x1a\n" +
-	"\bclusters\x18\a \x01(\bR\bclusters\"\x86\x04\n" +
+	"\bclusters\x18\a \x01(\bR\bclusters\"\xab\x04\n" +
 	"\n" +
 	"AuditEntry\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
@@ -1167,7 +1176,8 @@ const file_ichor_v1alpha1_hub_proto_rawDesc = "" +
 	"\x06client\x18\v \x01(\tR\x06client\x123\n" +
 	"\x06result\x18\f \x01(\x0e2\x1b.ichor.v1alpha1.AuditResultR\x06result\x12\x18\n" +
 	"\amessage\x18\r \x01(\tR\amessage\x12:\n" +
-	"\toverrides\x18\x0e \x03(\v2\x1c.ichor.v1alpha1.GateOverrideR\toverrides\"\xc3\x02\n" +
+	"\toverrides\x18\x0e \x03(\v2\x1c.ichor.v1alpha1.GateOverrideR\toverrides\x12#\n" +
+	"\rself_reported\x18\x0f \x01(\bR\fselfReported\"\xc3\x02\n" +
 	"\vAuditFilter\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\tR\n" +

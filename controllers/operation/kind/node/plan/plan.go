@@ -18,8 +18,8 @@ type Planner struct{}
 
 // Traits implements plan.Planner. Nothing on a machine tells whether it has rebooted for a status that is lost, so nobody repeats it; and
 // a reboot may be what brings the Kubernetes API back.
-func (Planner) Traits(v1alpha1.TalosOperationSpec) plan.Traits {
-	return plan.Traits{RecordOptional: true, StartVerb: "node"}
+func (Planner) Traits(spec v1alpha1.TalosOperationSpec) plan.Traits {
+	return plan.Traits{RecordOptional: true, StartVerb: spec.StartSubresource()}
 }
 
 // Narrow implements plan.Planner: a reboot brings a cluster nowhere else.

@@ -15,7 +15,7 @@ import (
 
 // facts are a cluster of so many control planes and one worker, and an order about one of its machines.
 func facts(controlPlanes int, machine string, action v1alpha1.NodeAction) plan.Facts {
-	f := plan.Facts{Spec: v1alpha1.TalosOperationSpec{ClusterName: "c1", Node: &v1alpha1.NodeParameters{Machine: machine, Action: action}}}
+	f := plan.Facts{Spec: v1alpha1.TalosOperationSpec{ClusterName: "c1", Kind: v1alpha1.NodeKind, Node: &v1alpha1.NodeParameters{Machine: machine, Action: action}}}
 	add := func(name string, role v1alpha1.MachineRole, approval v1alpha1.Approval) {
 		f.Machines = append(f.Machines, v1alpha1.TalosMachine{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"ichor.maesh.dev/upgrade-hold": ""}},
@@ -87,5 +87,5 @@ func TestCaseD15Overrides(t *testing.T) {
 }
 
 func TestTraits(t *testing.T) {
-	NewWithT(t).Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{})).To(Equal(plan.Traits{RecordOptional: true, StartVerb: "node"}))
+	NewWithT(t).Expect(Planner{}.Traits(facts(3, "w-1", "Reboot").Spec)).To(Equal(plan.Traits{RecordOptional: true, StartVerb: "node-reboot"}))
 }

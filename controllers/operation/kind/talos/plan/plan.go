@@ -28,8 +28,8 @@ const pullsAtOnce = 10
 type Planner struct{}
 
 // Traits implements plan.Planner. A machine that runs the target already is done, so an upgrade may be run again.
-func (Planner) Traits(v1alpha1.TalosOperationSpec) plan.Traits {
-	return plan.Traits{Repeatable: true, StartVerb: "talos"}
+func (Planner) Traits(spec v1alpha1.TalosOperationSpec) plan.Traits {
+	return plan.Traits{Repeatable: true, StartVerb: spec.StartSubresource()}
 }
 
 // Plan implements plan.Planner: every machine pulls the image before the first one is disturbed.

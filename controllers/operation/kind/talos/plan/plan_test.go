@@ -99,7 +99,7 @@ func TestCaseB23F9Plan(t *testing.T) {
 			{Name: "Upgrade", Machines: order, Batch: plan.Batch{Tiered: true}, Disruptive: true},
 		},
 	}))
-	g.Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{})).To(Equal(plan.Traits{Repeatable: true, StartVerb: "talos"}))
+	g.Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{Kind: v1alpha1.TalosKind})).To(Equal(plan.Traits{Repeatable: true, StartVerb: "talos"}))
 }
 
 const newEtcd = "control planes get etcd 3.7: once all of them run it, Talos goes back only after a downgrade of etcd; take a snapshot before"
