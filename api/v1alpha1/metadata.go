@@ -49,6 +49,12 @@ const (
 	// it is. Whoever sets it needs the verb override.
 	ForceDeleteAnnotation = "ichor.maesh.dev/force-delete"
 
+	// ForceDeleteReasonAnnotation beside ForceDeleteAnnotation says why, for people.
+	ForceDeleteReasonAnnotation = "ichor.maesh.dev/force-delete-reason"
+
+	// IdempotencyKeyLabel on a TalosOperation is the key that a call brought which may be repeated: the same key is the same operation.
+	IdempotencyKeyLabel = "ichor.maesh.dev/idempotency-key"
+
 	// TakeOverAnnotation on a TalosCluster takes the target over from another hub, on purpose: its value is the owner ID that the other
 	// hub wrote down on the target. The hub removes it when that is done.
 	TakeOverAnnotation = "ichor.maesh.dev/take-over"

@@ -103,6 +103,19 @@ const (
 	QuorumGate = "Quorum"
 )
 
+// Gates that refuse a request to the hub's service before anything is written. Operations that are made in other ways do not meet them:
+// they queue, and what they find in the spec of the target is what they bring about.
+const (
+	// OperationUnfinishedGate refuses while another operation on the target is not over.
+	OperationUnfinishedGate = "OperationUnfinished"
+
+	// SpecTrackedGate refuses to change an object that Argo CD or Flux keeps as it is in Git.
+	SpecTrackedGate = "SpecTracked"
+
+	// SpecOwnedGate refuses to change fields that another field manager of server-side apply owns.
+	SpecOwnedGate = "SpecOwned"
+)
+
 // TalosOperation's Paused condition and corresponding reasons. There is one reason for everything that keeps an operation from
 // moving other than a gate that time opens; the first that applies wins, in this order.
 const (

@@ -81,7 +81,7 @@ func (f *follower) watch(ctx context.Context, connected func()) error {
 	if f.say(op) {
 		return errEnded
 	}
-	watcher, err := f.service.Client.Watch(ctx, &v1alpha1.TalosOperationList{}, client.InNamespace(f.key.Namespace), &client.ListOptions{
+	watcher, err := f.watcher.Watch(ctx, &v1alpha1.TalosOperationList{}, client.InNamespace(f.key.Namespace), &client.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", f.key.Name),
 		Raw:           &metav1.ListOptions{ResourceVersion: op.ResourceVersion},
 	})

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
-	"ichor.maesh.dev/hub/hub/service"
 )
 
 func newMachineCommand(c *cli) *cobra.Command {
@@ -90,11 +88,11 @@ Until then the machine is shown and never touched. MACHINE is the name of its no
 			if err != nil {
 				return err
 			}
-			switch err := c.service.Approve(cmd.Context(), machine); {
-			case errors.Is(err, service.ErrNothingToDo):
-				fmt.Fprintf(c.out, "Machine %s was approved before.\n", machine.Name)
+			switch changed, err := c.service.Approve(cmd.Context(), machine); {
 			case err != nil:
 				return err
+			case !changed:
+				fmt.Fprintf(c.out, "Machine %s was approved before.\n", machine.Name)
 			default:
 				fmt.Fprintf(c.out, "Machine %s is approved: operations take it from now on.\n", machine.Name)
 			}
@@ -136,7 +134,7 @@ func (c *cli) setHold(cmd *cobra.Command, name string, held bool, note string) e
 	if err != nil {
 		return err
 	}
-	if err := c.service.SetHold(cmd.Context(), machine, held, note); err != nil {
+	if _, err := c.service.SetHold(cmd.Context(), machine, held, note); err != nil {
 		return err
 	}
 	if held {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
-	"ichor.maesh.dev/hub/hub/service"
 )
 
 func newOperationCommand(c *cli) *cobra.Command {
@@ -144,33 +142,42 @@ func unitTable(op *v1alpha1.TalosOperation, now time.Time) table {
 }
 
 func (c *cli) pauseOperation(ctx context.Context, op *v1alpha1.TalosOperation) error {
-	if err := c.service.Pause(ctx, op); err != nil {
-		return c.tolerate(err)
+	changed, err := c.service.SetPaused(ctx, op, true)
+	if err != nil {
+		return err
+	}
+	if !changed {
+		fmt.Fprintf(c.err, "operation %s is paused already: nothing to do\n", op.Name)
+		return nil
 	}
 	fmt.Fprintf(c.out, "Operation %s pauses at the next safe point and keeps its lock. Go on with: ichor operation resume %[1]s\n", op.Name)
 	return nil
 }
 
 func (c *cli) resumeOperation(ctx context.Context, op *v1alpha1.TalosOperation) error {
-	did, err := c.service.Resume(ctx, op)
+	retried, err := c.service.Retry(ctx, op)
 	if err != nil {
-		return c.tolerate(err)
+		return err
 	}
-	fmt.Fprintf(c.out, "Operation %s: %s.\n", op.Name, did)
+	unpaused, err := c.service.SetPaused(ctx, op, false)
+	if err != nil {
+		return err
+	}
+	switch {
+	case retried && unpaused:
+		fmt.Fprintf(c.out, "Operation %s: unpaused, and the failed step is retried.\n", op.Name)
+	case retried:
+		fmt.Fprintf(c.out, "Operation %s: the failed step is retried.\n", op.Name)
+	case unpaused:
+		fmt.Fprintf(c.out, "Operation %s: unpaused.\n", op.Name)
+	default:
+		fmt.Fprintf(c.err, "operation %s is neither paused nor failed: nothing to do\n", op.Name)
+	}
 	return nil
 }
 
-// tolerate turns "nothing to do" into a remark.
-func (c *cli) tolerate(err error) error {
-	if errors.Is(err, service.ErrNothingToDo) {
-		fmt.Fprintln(c.err, err)
-		return nil
-	}
-	return err
-}
-
 func (c *cli) deleteOperation(ctx context.Context, op *v1alpha1.TalosOperation) error {
-	if err := c.service.Delete(ctx, op); err != nil {
+	if _, err := c.service.Delete(ctx, op, false, ""); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "Operation %s is being deleted: it settles first, and gives its lock back.\n", op.Name)

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
-	"ichor.maesh.dev/hub/hub/service"
 )
 
 func operation(phase v1alpha1.OperationPhase, conditions ...metav1.Condition) *v1alpha1.TalosOperation {
@@ -86,13 +83,4 @@ func TestOperationTables(t *testing.T) {
 		{"c1-cp-1", "Completed", "Upgrade", "", "", ""},
 		{"c1-cp-2", "InProgress", "Upgrade", "Draining", "12s", "a budget keeps pods"},
 	}))
-}
-
-func TestTolerate(t *testing.T) {
-	g := NewWithT(t)
-	c, _, errOut := newCLI("table")
-	g.Expect(c.tolerate(fmt.Errorf("operation op-1 is paused already: %w", service.ErrNothingToDo))).To(Succeed())
-	g.Expect(errOut.String()).To(Equal("operation op-1 is paused already: nothing to do\n"))
-	broken := errors.New("no answer")
-	g.Expect(c.tolerate(broken)).To(MatchError(broken))
 }

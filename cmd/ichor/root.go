@@ -31,6 +31,7 @@ type cli struct {
 	output              string // Flag.
 
 	service *service.Service // Set by connect.
+	watcher client.WithWatch // Set by connect.
 }
 
 func newCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
@@ -93,7 +94,7 @@ func (c *cli) connect() error {
 	if err != nil {
 		return fmt.Errorf("connecting to the management API at %s: %w", config.Host, err)
 	}
-	c.service = &service.Service{Client: made, Now: time.Now}
+	c.service, c.watcher = &service.Service{Client: made, Now: time.Now}, made
 	return nil
 }
 

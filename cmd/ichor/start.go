@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
+	"ichor.maesh.dev/hub/controllers/versions"
 	"ichor.maesh.dev/hub/hub/service"
 )
 
@@ -54,13 +56,25 @@ Every machine pulls the image first. Then control planes go one at a time and th
 				if err != nil {
 					return nil, err
 				}
-				return c.service.PlanTalosUpgrade(cmd.Context(), key, args[0], budget)
+				return c.planTalosUpgrade(cmd.Context(), key, args[0], budget)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&maxUnavailable, "max-unavailable", "", "how many workers may be away at once, as a number or a percentage (default 1)")
 	start.addTo(cmd)
 	return cmd
+}
+
+func (c *cli) planTalosUpgrade(ctx context.Context, cluster client.ObjectKey, version string, budget *intstr.IntOrString) (*service.Start, error) {
+	normal, err := versions.Normalize(version)
+	if err != nil {
+		return nil, err
+	}
+	return c.service.Plan(ctx, service.Order{
+		Cluster: cluster,
+		Spec:    v1alpha1.TalosOperationSpec{ClusterName: cluster.Name, Kind: v1alpha1.TalosKind, MaxUnavailable: budget},
+		Target:  v1alpha1.OperationTarget{TalosVersion: normal},
+	})
 }
 
 // parseMaxUnavailable leaves the judgement to the API server, and only tells numbers from percentages.
@@ -102,7 +116,13 @@ func newRebootCommand(c *cli) *cobra.Command {
 				if err != nil {
 					return nil, err
 				}
-				return c.service.PlanReboot(cmd.Context(), machine, chosen)
+				return c.service.Plan(cmd.Context(), service.Order{
+					Cluster: client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName},
+					Spec: v1alpha1.TalosOperationSpec{
+						ClusterName: machine.Spec.ClusterName, Kind: v1alpha1.NodeKind,
+						Node: &v1alpha1.NodeParameters{Machine: machine.Name, Action: v1alpha1.RebootAction, RebootMode: chosen},
+					},
+				})
 			})
 		},
 	}
@@ -135,10 +155,11 @@ func (c *cli) start(cmd *cobra.Command, flags startFlags, prepare func() (*servi
 	if err := c.confirm("Start?", flags.yes); err != nil {
 		return err
 	}
-	op, err := c.service.Create(cmd.Context(), start)
+	created, err := c.service.Create(cmd.Context(), start, service.CreateOptions{})
 	if err != nil {
 		return err
 	}
+	op := created.Operation
 	if c.output != outputTable {
 		if err := c.printObject(op); err != nil {
 			return err
@@ -166,7 +187,7 @@ func (c *cli) showPlan(start *service.Start) {
 		fmt.Fprintf(c.err, "  held, skipped: %s\n", held)
 	}
 	for _, warning := range start.Plan.Warnings {
-		fmt.Fprintf(c.err, "  Warning: %s\n", warning)
+		fmt.Fprintf(c.err, "  Warning: %s\n", warning.Message)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestShowPlan(t *testing.T) {
 	upgrade := &service.Start{
 		Facts: facts, Spec: v1alpha1.TalosOperationSpec{ClusterName: "c1", Kind: "talos", MaxUnavailable: ptr.To(intstr.FromString("25%"))},
 		Plan: plan.Plan{
-			Target: v1alpha1.OperationTarget{TalosVersion: "v1.14.1"}, Held: []string{"c1-w-2"}, Warnings: []string{"the only control plane reboots"},
+			Target: v1alpha1.OperationTarget{TalosVersion: "v1.14.1"}, Held: []string{"c1-w-2"}, Warnings: []plan.Warning{{Message: "the only control plane reboots"}},
 			Stages: []plan.Stage{
 				{Name: "Pull", Machines: []string{"c1-cp-1"}, Batch: plan.Batch{Parallel: 10}},
 				{Name: "Upgrade", Machines: []string{"c1-cp-1", "c1-w-1"}, Batch: plan.Batch{Tiered: true}, Disruptive: true},
@@ -197,7 +197,7 @@ func managementAPI(t *testing.T, objects map[string]any) string {
 	for _, group := range []struct {
 		name, version string
 		kinds         []string
-	}{{"ichor.maesh.dev", "v1alpha1", []string{"TalosCluster", "TalosMachine"}}, {"cluster.x-k8s.io", "v1beta2", []string{"Cluster"}}} {
+	}{{"ichor.maesh.dev", "v1alpha1", []string{"TalosCluster", "TalosMachine", "TalosOperation"}}, {"cluster.x-k8s.io", "v1beta2", []string{"Cluster"}}} {
 		version := metav1.GroupVersionForDiscovery{GroupVersion: group.name + "/" + group.version, Version: group.version}
 		groups.Groups = append(groups.Groups, metav1.APIGroup{Name: group.name, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version})
 		list := metav1.APIResourceList{GroupVersion: version.GroupVersion}
@@ -237,6 +237,7 @@ func TestNothingToUpgrade(t *testing.T) {
 	const base = "/apis/ichor.maesh.dev/v1alpha1/namespaces/default/"
 	kubeconfig := managementAPI(t, map[string]any{
 		base + "talosclusters/c1": v1alpha1.TalosCluster{ObjectMeta: named("c1"), Spec: v1alpha1.TalosClusterSpec{TalosVersion: "v1.14.1"}},
+		base + "talosoperations":  v1alpha1.TalosOperationList{},
 		base + "talosmachines":    v1alpha1.TalosMachineList{Items: []v1alpha1.TalosMachine{machine("c1-w-1", "v1.14.1"), behind}},
 	})
 	out, errOut, err := run(t, "upgrade", "talos", "1.14.1", "--cluster", "c1", "--kubeconfig", kubeconfig)

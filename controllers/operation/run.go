@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -290,17 +289,9 @@ func (s *scope) work(unit v1alpha1.UnitStatus) {
 	s.working = append(s.working, fmt.Sprintf("%s: %s", unit.Name, unit.Step))
 }
 
-// maxUnavailable is how many workers may be away at once; at least one, and a percentage rounds down.
+// maxUnavailable is how many workers may be away at once.
 func (s *scope) maxUnavailable() int {
-	if s.op.Spec.MaxUnavailable == nil {
-		return 1
-	}
-	workers := len(s.Approved()) - plan.ControlPlanes(s.Approved())
-	count, err := intstr.GetScaledValueFromIntOrPercent(s.op.Spec.MaxUnavailable, workers, false)
-	if err != nil {
-		return 1 // The CRD lets nothing through that could not be read.
-	}
-	return max(count, 1)
+	return plan.MaxUnavailable(s.op.Spec.MaxUnavailable, s.Approved())
 }
 
 // warnings are the Events that somebody should look at.

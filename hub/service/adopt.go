@@ -23,15 +23,25 @@ import (
 // Adopt makes the hub manage a Cluster that Cluster API's providers made, beside them: it writes a TalosCluster and nothing else. The
 // credentials are those that the providers keep; in carries no files.
 func (s *Service) Adopt(ctx context.Context, in Import) (*v1alpha1.TalosCluster, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	s = s.owning(importManager)
 	cluster := &clusterv1.Cluster{}
 	key := client.ObjectKey{Namespace: in.Namespace, Name: in.Name}
 	switch err := s.Client.Get(ctx, key, cluster); {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no Cluster %s: bring a cluster that Cluster API did not make with --from-kubeconfig and --from-talosconfig", key)
+		return nil, &NotFoundError{
+			What: fmt.Sprintf("there is no Cluster %s", key),
+			Help: "bring a cluster that Cluster API did not make with --from-kubeconfig and --from-talosconfig",
+		}
 	case err != nil:
 		return nil, fmt.Errorf("reading Cluster %s: %w", key, err)
 	case !capi.Adopted(cluster):
-		return nil, fmt.Errorf("no provider of Cluster API manages Cluster %s: bring new credentials with --from-kubeconfig and --from-talosconfig", key)
+		return nil, &StateError{
+			What: fmt.Sprintf("no provider of Cluster API manages Cluster %s", key),
+			Help: "bring new credentials with --from-kubeconfig and --from-talosconfig",
+		}
 	}
 	talosCluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
 	if err := client.IgnoreNotFound(s.Client.Get(ctx, key, talosCluster)); err != nil {
@@ -46,6 +56,7 @@ func (s *Service) Adopt(ctx context.Context, in Import) (*v1alpha1.TalosCluster,
 			metav1.SetMetaDataAnnotation(&talosCluster.ObjectMeta, v1alpha1.OwnerIDAnnotation, uuid.NewString())
 		}
 		choose(talosCluster, in.TalosContext)
+		in.label(talosCluster)
 		return s.belong(talosCluster, cluster)
 	})
 	if err != nil {

@@ -52,8 +52,8 @@ func TestAdoptRefuses(t *testing.T) {
 		objects []client.Object
 		want    string
 	}{
-		"no Cluster":             {nil, "there is no Cluster default/c1: bring a cluster that Cluster API did not make with --from-kubeconfig and --from-talosconfig"},
-		"a Cluster of the hub's": {[]client.Object{ownCluster()}, "no provider of Cluster API manages Cluster default/c1: bring new credentials"},
+		"no Cluster":             {nil, "there is no Cluster default/c1; bring a cluster that Cluster API did not make with --from-kubeconfig and --from-talosconfig"},
+		"a Cluster of the hub's": {[]client.Object{ownCluster()}, "no provider of Cluster API manages Cluster default/c1; bring new credentials"},
 		"no kubeconfig":          {made(t, now.Add(time.Hour))[:1], `c1-kubeconfig`},
 		"no talosconfig":         {made(t, now.Add(time.Hour))[:2], `c1-talosconfig`},
 		"expired credentials":    {made(t, now.Add(-time.Hour)), "kubeconfig is invalid: the client certificate of user \"x\" ended on 2026-01-02"},

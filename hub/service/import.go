@@ -5,7 +5,9 @@ package service
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/hub/verify"
 	"ichor.maesh.dev/hub/providers/capi"
 	"ichor.maesh.dev/hub/providers/credentials"
@@ -48,6 +51,9 @@ type Import struct {
 
 	// TakeOver takes the target from another hub, on purpose.
 	TakeOver bool
+
+	// Labels are put on the TalosCluster, and on the Cluster where the hub makes it. Others that are there stay.
+	Labels map[string]string
 }
 
 // Verifier opens a target with credentials that nobody has stored yet, and says what is wrong with them.
@@ -56,9 +62,10 @@ type Verifier func(context.Context, *credentials.Kubeconfig, *credentials.Talosc
 // Import makes the hub manage a target: two Secrets, a Cluster and a TalosCluster. It writes nothing unless both files are usable and open
 // the same cluster, and doing it again brings new credentials or finishes what an earlier attempt left.
 func (s *Service) Import(ctx context.Context, in Import) (*v1alpha1.TalosCluster, error) {
-	if problems := validation.IsDNS1123Label(in.Name); len(problems) > 0 {
-		return nil, fmt.Errorf("name %q: %s", in.Name, problems[0])
+	if err := in.check(); err != nil {
+		return nil, err
 	}
+	s = s.owning(importManager)
 	read, err := s.read(in)
 	if err != nil {
 		return nil, err
@@ -77,6 +84,46 @@ func (s *Service) Import(ctx context.Context, in Import) (*v1alpha1.TalosCluster
 	return s.write(ctx, in, read, endpoint)
 }
 
+// check says what is wrong with the parts that are no credentials.
+func (in Import) check() error {
+	if problems := validation.IsDNS1123Label(in.Name); len(problems) > 0 {
+		return &InvalidError{Field: "ref.name", Value: in.Name, Allowed: problems[0]}
+	}
+	for _, key := range slices.Sorted(maps.Keys(in.Labels)) {
+		field, value := fmt.Sprintf("labels[%q]", key), in.Labels[key]
+		switch keys, values := validation.IsQualifiedName(key), validation.IsValidLabelValue(value); {
+		case len(keys) > 0:
+			return &InvalidError{Field: "labels", Value: key, Allowed: keys[0]}
+		case key == clusterLabel && value != in.Name:
+			return &InvalidError{Field: field, Value: value, Allowed: "is the name of the cluster"}
+		case len(values) > 0:
+			return &InvalidError{Field: field, Value: value, Allowed: values[0]}
+		}
+	}
+	return nil
+}
+
+// label adds the labels of an import to an object, and says whether that changes any.
+func (in Import) label(object client.Object) (changed bool) {
+	labels := maps.Clone(object.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, in.Labels)
+	if maps.Equal(labels, object.GetLabels()) {
+		return false
+	}
+	object.SetLabels(labels)
+	return true
+}
+
+// owning is a Service whose writes belong to a field manager.
+func (s *Service) owning(manager string) *Service {
+	owning := *s
+	owning.Client = client.WithFieldOwner(s.Client, manager)
+	return &owning
+}
+
 // takeOver is the owner ID that the target is taken over from: nothing if it is free, or this hub's already.
 func (s *Service) takeOver(ctx context.Context, in Import, found verify.Found) (string, error) {
 	known := &v1alpha1.TalosCluster{}
@@ -89,8 +136,12 @@ func (s *Service) takeOver(ctx context.Context, in Import, found verify.Found) (
 	case in.TakeOver:
 		return found.OwnerID, nil
 	}
-	return "", fmt.Errorf("cluster %s is managed already, under owner ID %s: by another hub, or by this one before it was forgotten here; "+
-		"two hubs would undo each other, so forget it there first, and then import it with --take-over", in.Name, found.OwnerID)
+	return "", &RefusedError{Refusals: []plan.Refusal{{
+		Gate: v1alpha1.TargetOwnedGate,
+		Message: fmt.Sprintf("cluster %s is managed already, under owner ID %s: by another hub, or by this one before it was forgotten here",
+			in.Name, found.OwnerID),
+		Help: "two hubs would undo each other, so forget it there first, and then import it with --take-over",
+	}}}
 }
 
 // opened are the files that an import brings, read and cut down to what is needed.
@@ -154,7 +205,7 @@ func (s *Service) verify(ctx context.Context, in Import, read opened) (verify.Fo
 	}
 	found, err := verifier(ctx, read.kubeconfig, read.talosconfig)
 	if err != nil {
-		return verify.Found{}, fmt.Errorf("%w; to import it without a look at it: --offline", err)
+		return verify.Found{}, &UnopenedError{Cause: err}
 	}
 	return found, nil
 }
@@ -215,6 +266,7 @@ func (s *Service) write(ctx context.Context, in Import, read opened, endpoint v1
 		}
 		talosCluster.Spec.ControlPlaneEndpoint = &endpoint
 		talosCluster.Spec.Access = access(talosCluster.Spec.Access, in, read)
+		in.label(talosCluster)
 		return s.belong(talosCluster, cluster)
 	})
 	if err != nil {
@@ -245,33 +297,36 @@ func (s *Service) ensureCluster(ctx context.Context, in Import, endpoint v1alpha
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: in.Name}, cluster)
 	switch {
 	case err == nil:
-		return s.takeCluster(ctx, cluster, endpoint)
+		return s.takeCluster(ctx, cluster, in, endpoint)
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading Cluster %s/%s: %w", in.Namespace, in.Name, err)
 	}
 	cluster.Namespace, cluster.Name = in.Namespace, in.Name
 	cluster.Spec.InfrastructureRef = infrastructure(in.Name)
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint.Host, Port: endpoint.Port}
+	in.label(cluster)
 	if err := s.Client.Create(ctx, cluster); err != nil {
 		return nil, fmt.Errorf("creating Cluster %s/%s: %w", in.Namespace, in.Name, err)
 	}
 	return cluster, nil
 }
 
-// takeCluster takes the Cluster that an earlier import made, and brings its endpoint up to date.
-func (s *Service) takeCluster(ctx context.Context, cluster *clusterv1.Cluster, endpoint v1alpha1.APIEndpoint) (*clusterv1.Cluster, error) {
+// takeCluster takes the Cluster that an earlier import made, and brings its endpoint and labels up to date.
+func (s *Service) takeCluster(ctx context.Context, cluster *clusterv1.Cluster, in Import, endpoint v1alpha1.APIEndpoint) (*clusterv1.Cluster, error) {
 	if ref := cluster.Spec.InfrastructureRef; ref != infrastructure(cluster.Name) {
-		return nil, fmt.Errorf("there is a Cluster %s/%s already, and its infrastructure is %q and not %q: "+
-			"choose another name, or give no files to manage it beside Cluster API's providers",
-			cluster.Namespace, cluster.Name, ref.APIGroup+" "+ref.Kind+" "+ref.Name, "ichor.maesh.dev TalosCluster "+cluster.Name)
+		return nil, &ExistsError{
+			What: fmt.Sprintf("there is a Cluster %s/%s already, and its infrastructure is %q and not %q",
+				cluster.Namespace, cluster.Name, ref.APIGroup+" "+ref.Kind+" "+ref.Name, "ichor.maesh.dev TalosCluster "+cluster.Name),
+			Help: "choose another name, or give no files to manage it beside Cluster API's providers",
+		}
 	}
 	patched := cluster.DeepCopy()
 	patched.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint.Host, Port: endpoint.Port}
-	if patched.Spec.ControlPlaneEndpoint == cluster.Spec.ControlPlaneEndpoint {
+	if labelled := in.label(patched); !labelled && patched.Spec.ControlPlaneEndpoint == cluster.Spec.ControlPlaneEndpoint {
 		return cluster, nil
 	}
 	if err := s.Client.Patch(ctx, patched, client.MergeFrom(cluster)); err != nil {
-		return nil, fmt.Errorf("changing the endpoint of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
+		return nil, fmt.Errorf("changing Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
 	}
 	return patched, nil
 }

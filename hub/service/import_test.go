@@ -117,7 +117,7 @@ func TestImportAgainFromAnotherServer(t *testing.T) {
 
 	w.fail = func(string) error { return errors.New("no answer") }
 	_, err = w.Import(w.ctx, brought(t))
-	w.g.Expect(err).To(MatchError("changing the endpoint of Cluster default/c1: no answer"))
+	w.g.Expect(err).To(MatchError("changing Cluster default/c1: no answer"))
 }
 
 // What an object belongs to besides its Cluster stays; the Cluster is named once, even if it was made anew.
@@ -298,7 +298,7 @@ func TestImportRefuses(t *testing.T) {
 		err     string
 		invalid bool
 	}{
-		"a name that is none":            {func(in *Import, _ *testing.T) { in.Name = "C_1" }, `name "C_1": `, false},
+		"a name that is none":            {func(in *Import, _ *testing.T) { in.Name = "C_1" }, `ref.name "C_1": `, false},
 		"no kubeconfig":                  {func(in *Import, _ *testing.T) { in.Kubeconfig = nil }, "kubeconfig is invalid: ", true},
 		"no talosconfig":                 {func(in *Import, _ *testing.T) { in.Talosconfig = nil }, "talosconfig is invalid: ", true},
 		"no such context (A7)":           {func(in *Import, _ *testing.T) { in.TalosContext = "y" }, `talosconfig is invalid: context "y" is not among the contexts ["x"]`, true},
@@ -337,7 +337,7 @@ func TestImportRefuses(t *testing.T) {
 			w := newWorld(t, theirs)
 			_, err := w.Import(w.ctx, brought(t))
 			w.g.Expect(err).To(MatchError(fmt.Sprintf(
-				"there is a Cluster default/c1 already, and its infrastructure is %q and not \"ichor.maesh.dev TalosCluster c1\": "+
+				"there is a Cluster default/c1 already, and its infrastructure is %q and not \"ichor.maesh.dev TalosCluster c1\"; "+
 					"choose another name, or give no files to manage it beside Cluster API's providers", row.text)))
 			w.g.Expect(w.writes).To(BeEmpty())
 			after := &clusterv1.Cluster{}

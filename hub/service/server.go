@@ -53,8 +53,11 @@ type Backend interface {
 type Session struct {
 	Caller auth.Caller
 
-	// Client reads what the caller may read, and writes as the caller.
+	// Client reads what the caller may read, and writes as the caller. On a hub it reads from the informers.
 	Client client.Client
+
+	// Live reads and writes as the caller, past every cache. What is about to be changed is read through it. nil means that Client does so.
+	Live client.Client
 
 	// Rights are the caller's.
 	Rights Rights

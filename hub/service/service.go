@@ -7,7 +7,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -32,7 +31,13 @@ var planners = map[v1alpha1.OperationKind]plan.Planner{
 // Service acts on the management API as one user.
 type Service struct {
 	// Client is the user's.
-	Client client.WithWatch
+	Client client.Client
+
+	// Rights are the user's. nil leaves every question to the management API.
+	Rights Rights
+
+	// User is the user's name; empty if it is not known.
+	User string
 
 	// Now tells the time.
 	Now func() time.Time
@@ -41,12 +46,6 @@ type Service struct {
 	Verifier Verifier
 }
 
-// NotFoundError means that something which the user named does not exist.
-type NotFoundError struct{ What, Help string }
-
-// Error says what does not exist, and how to find what does.
-func (e *NotFoundError) Error() string { return e.What + "; " + e.Help }
-
 // Facts reads what the management API knows of a target.
 func (s *Service) Facts(ctx context.Context, key client.ObjectKey) (targets.Facts, error) {
 	facts, err := targets.Load(ctx, s.Client, key)
@@ -54,10 +53,7 @@ func (s *Service) Facts(ctx context.Context, key client.ObjectKey) (targets.Fact
 		return targets.Facts{}, err
 	}
 	if facts.Cluster == nil {
-		return targets.Facts{}, &NotFoundError{
-			What: fmt.Sprintf("there is no cluster %q in namespace %q", key.Name, key.Namespace),
-			Help: "list them with: ichor cluster list",
-		}
+		return targets.Facts{}, unknownCluster(key)
 	}
 	return facts, nil
 }
@@ -72,56 +68,36 @@ func (s *Service) Machine(ctx context.Context, namespace, cluster, name string) 
 	if err := s.Client.List(ctx, list, options...); err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}
-	var found []*v1alpha1.TalosMachine
 	for i := range list.Items {
-		machine := &list.Items[i]
-		if machine.Name == name {
-			return machine, nil
-		}
-		if strings.EqualFold(machine.Status.NodeName, name) {
-			found = append(found, machine)
+		if list.Items[i].Name == name {
+			return &list.Items[i], nil
 		}
 	}
-	switch len(found) {
+	switch found := byNode(list.Items, name); len(found) {
 	case 1:
 		return found[0], nil
 	case 0:
 		return nil, &NotFoundError{What: fmt.Sprintf("there is no machine %q", name), Help: "list them with: ichor machine list"}
+	default:
+		var names []string
+		for _, machine := range found {
+			names = append(names, machine.Name)
+		}
+		return nil, &InvalidError{
+			Field: "machine", Value: name, Allowed: fmt.Sprintf("it is one of %s: name the cluster with --cluster, or use a full name", strings.Join(names, ", ")),
+		}
 	}
-	var names []string
-	for _, machine := range found {
-		names = append(names, machine.Name)
-	}
-	return nil, fmt.Errorf("machine %q is one of %s: name the cluster with --cluster, or use a full name", name, strings.Join(names, ", "))
 }
 
-// SetHold makes rolling operations skip a machine, with a note for people, or takes that back.
-func (s *Service) SetHold(ctx context.Context, machine *v1alpha1.TalosMachine, held bool, note string) error {
-	patched := machine.DeepCopy()
-	if patched.Annotations == nil {
-		patched.Annotations = map[string]string{}
+// byNode are the machines whose Node has a name.
+func byNode(machines []v1alpha1.TalosMachine, name string) []*v1alpha1.TalosMachine {
+	var found []*v1alpha1.TalosMachine
+	for i := range machines {
+		if strings.EqualFold(machines[i].Status.NodeName, name) {
+			found = append(found, &machines[i])
+		}
 	}
-	patched.Annotations[v1alpha1.UpgradeHoldAnnotation] = note
-	if !held {
-		delete(patched.Annotations, v1alpha1.UpgradeHoldAnnotation)
-	}
-	if err := s.Client.Patch(ctx, patched, client.MergeFrom(machine)); err != nil {
-		return fmt.Errorf("changing the hold of machine %s: %w", machine.Name, err)
-	}
-	return nil
-}
-
-// Approve lets the hub work on a machine that was found after the initial discovery.
-func (s *Service) Approve(ctx context.Context, machine *v1alpha1.TalosMachine) error {
-	if machine.Spec.Approval == v1alpha1.Approved {
-		return fmt.Errorf("machine %s is approved already: %w", machine.Name, ErrNothingToDo)
-	}
-	patched := machine.DeepCopy()
-	patched.Spec.Approval = v1alpha1.Approved
-	if err := s.Client.Patch(ctx, patched, client.MergeFrom(machine)); err != nil {
-		return fmt.Errorf("approving machine %s: %w", machine.Name, err)
-	}
-	return nil
+	return found
 }
 
 // Operation reads one operation.
@@ -138,61 +114,4 @@ func (s *Service) Operation(ctx context.Context, key client.ObjectKey) (*v1alpha
 		return nil, fmt.Errorf("reading operation %s: %w", key, err)
 	}
 	return op, nil
-}
-
-// ErrNothingToDo means that an operation is in the state that was asked for.
-var ErrNothingToDo = errors.New("nothing to do")
-
-// Pause asks an operation to stop at the next safe point.
-func (s *Service) Pause(ctx context.Context, op *v1alpha1.TalosOperation) error {
-	switch {
-	case op.Completed():
-		return fmt.Errorf("operation %s is completed: %w", op.Name, ErrNothingToDo)
-	case op.Paused():
-		return fmt.Errorf("operation %s is paused already: %w", op.Name, ErrNothingToDo)
-	}
-	return s.patch(ctx, op, func(op *v1alpha1.TalosOperation) { paused := true; op.Spec.Paused = &paused })
-}
-
-// Resume does what the state of an operation calls for: it lifts a pause, and asks to retry what failed. It says what it did.
-func (s *Service) Resume(ctx context.Context, op *v1alpha1.TalosOperation) (did string, err error) {
-	failed := op.Status.FailureReason != ""
-	switch {
-	case op.Completed():
-		return "", fmt.Errorf("operation %s is completed: %w", op.Name, ErrNothingToDo)
-	case op.Paused() && failed:
-		did = "unpaused, and the failed step is retried"
-	case op.Paused():
-		did = "unpaused"
-	case failed:
-		did = "the failed step is retried"
-	default:
-		return "", fmt.Errorf("operation %s is neither paused nor failed: %w", op.Name, ErrNothingToDo)
-	}
-	return did, s.patch(ctx, op, func(op *v1alpha1.TalosOperation) {
-		op.Spec.Paused = nil
-		if failed {
-			if op.Annotations == nil {
-				op.Annotations = map[string]string{}
-			}
-			op.Annotations[v1alpha1.RetryAnnotation] = v1alpha1.RetryRequested
-		}
-	})
-}
-
-func (s *Service) patch(ctx context.Context, op *v1alpha1.TalosOperation, change func(*v1alpha1.TalosOperation)) error {
-	patched := op.DeepCopy()
-	change(patched)
-	if err := s.Client.Patch(ctx, patched, client.MergeFrom(op)); err != nil {
-		return fmt.Errorf("changing operation %s: %w", op.Name, err)
-	}
-	return nil
-}
-
-// Delete asks for the deletion of an operation. It settles first.
-func (s *Service) Delete(ctx context.Context, op *v1alpha1.TalosOperation) error {
-	if err := s.Client.Delete(ctx, op); err != nil {
-		return fmt.Errorf("deleting operation %s: %w", op.Name, err)
-	}
-	return nil
 }

@@ -3,163 +3,193 @@
 package service
 
 import (
-	"errors"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 )
 
+// upgradeTo is the order of an upgrade of cluster c1.
+func upgradeTo(version string) Order {
+	return Order{
+		Cluster: c1, Spec: v1alpha1.TalosOperationSpec{ClusterName: c1.Name, Kind: v1alpha1.TalosKind}, Target: v1alpha1.OperationTarget{TalosVersion: version},
+	}
+}
+
 func (w *world) planUpgrade(version string) *Start {
-	start, err := w.PlanTalosUpgrade(w.ctx, c1, version, nil)
+	start, err := w.Plan(w.ctx, upgradeTo(version))
 	w.g.ExpectWithOffset(1, err).NotTo(HaveOccurred())
 	return start
 }
 
-func TestPlanTalosUpgrade(t *testing.T) {
+func TestPlan(t *testing.T) {
 	w := newWorld(t, cluster()...)
-	start, err := w.PlanTalosUpgrade(w.ctx, c1, "1.14.1", ptr.To(intstr.FromString("25%")))
+	order := upgradeTo("v1.14.1")
+	order.Spec.MaxUnavailable = ptr.To(intstr.FromString("25%"))
+	start, err := w.Plan(w.ctx, order)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(start.Spec).To(Equal(v1alpha1.TalosOperationSpec{
 		ClusterName: "c1", Kind: "talos", MaxUnavailable: ptr.To(intstr.FromString("25%")), ExpectedTarget: &v1alpha1.OperationTarget{TalosVersion: "v1.14.1"},
 	}))
 	w.g.Expect(start.Plan.Stages[1].Machines).To(Equal([]string{"c1-cp-1", "c1-cp-2", "c1-cp-3", "c1-w-1"}))
+	w.g.Expect(start.Observed).To(Equal(now))
 	w.g.Expect(start.Refusals).To(BeEmpty())
 	w.g.Expect(w.writes).To(BeEmpty())
-
-	_, err = w.PlanTalosUpgrade(w.ctx, c1, "1.14", nil)
-	w.g.Expect(err).To(MatchError(ContainSubstring("did you mean 1.14.0?")))
-	_, err = w.PlanTalosUpgrade(w.ctx, client.ObjectKey{Namespace: "default", Name: "c9"}, "1.14.1", nil)
-	w.g.Expect(err).To(MatchError(`there is no cluster "c9" in namespace "default"; list them with: ichor cluster list`))
-	w.g.Expect(errors.As(err, new(*NotFoundError))).To(BeTrue())
 }
 
 // What an upgrade of Talos does not bring about is no part of what it expects, and a reboot expects nothing.
 func TestPlansAreNarrow(t *testing.T) {
 	objects := cluster()
 	spec := &objects[0].(*v1alpha1.TalosCluster).Spec
-	spec.SchematicID, spec.KubernetesVersion, spec.CNI = "s1", "v1.36.0", &v1alpha1.CNISpec{CiliumVersion: "1.18.2"}
+	spec.SchematicID, spec.KubernetesVersion, spec.CNI = strings.Repeat("a", 64), "v1.36.0", &v1alpha1.CNISpec{CiliumVersion: "1.18.2"}
 	w := newWorld(t, objects...)
-	want := v1alpha1.OperationTarget{TalosVersion: "v1.14.1", SchematicID: "s1"}
+	want := v1alpha1.OperationTarget{TalosVersion: "v1.14.1", SchematicID: strings.Repeat("a", 64)}
 	start := w.planUpgrade("v1.14.1")
 	w.g.Expect(start.Spec.ExpectedTarget).To(HaveValue(Equal(want)))
 	w.g.Expect(start.Plan.Target).To(Equal(want))
-	start, err := w.PlanReboot(w.ctx, machine("c1-w-1", "c1", "w-1", "Worker"), "")
+	start, err := w.Plan(w.ctx, Order{Cluster: c1, Spec: v1alpha1.TalosOperationSpec{
+		ClusterName: "c1", Kind: "node", Node: &v1alpha1.NodeParameters{Machine: "w-1", Action: "Reboot"},
+	}})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(start.Spec.ExpectedTarget).To(BeNil())
+	w.g.Expect(start.Spec.Node.Machine).To(Equal("c1-w-1"))
 	w.g.Expect(start.Plan.Target).To(BeZero())
+	w.g.Expect(start.AtTarget()).To(BeFalse())
 }
 
 // Case F8: whoever asks for a Talos that this hub does not know is told what helps.
 func TestCaseF8NewerThanTheHub(t *testing.T) {
 	w := newWorld(t, cluster()...)
-	_, err := w.Create(w.ctx, w.planUpgrade("v1.99.0"))
+	_, err := w.Create(w.ctx, w.planUpgrade("v1.99.0"), CreateOptions{})
 	w.g.Expect(err).To(MatchError(ContainSubstring("and not v1.99.0 (upgrade the hub first)")))
 	w.g.Expect(w.writes).To(BeEmpty())
 }
 
-func TestPlanReboot(t *testing.T) {
-	w := newWorld(t, cluster()...)
-	start, err := w.PlanReboot(w.ctx, machine("c1-w-1", "c1", "w-1", "Worker"), "PowerCycle")
-	w.g.Expect(err).NotTo(HaveOccurred())
-	w.g.Expect(start.Spec).To(Equal(v1alpha1.TalosOperationSpec{
-		ClusterName: "c1", Kind: "node", Node: &v1alpha1.NodeParameters{Machine: "c1-w-1", Action: "Reboot", RebootMode: "PowerCycle"},
-	}))
-	w.g.Expect(start.AtTarget()).To(BeFalse())
-	op, err := w.Create(w.ctx, start)
-	w.g.Expect(err).NotTo(HaveOccurred())
-	w.g.Expect(op.Name).To(HavePrefix("c1-node-"))
-	w.g.Expect(w.writes).To(Equal([]string{"dry-run TalosOperation", "create TalosOperation"}), "a reboot changes no spec")
-}
-
-// The spec first, then the operation, and before both a try that writes nothing.
-func TestCreate(t *testing.T) {
-	w := newWorld(t, cluster(completed(operation("c1-talos-old", "c1")), operation("c2-talos-x", "c2"))...)
-	op, err := w.Create(w.ctx, w.planUpgrade("v1.14.1"))
-	w.g.Expect(err).NotTo(HaveOccurred())
-	w.g.Expect(w.writes).To(Equal([]string{"dry-run TalosOperation", "patch TalosCluster", "create TalosOperation"}))
-	w.g.Expect(op.Name).To(HavePrefix("c1-talos-"))
-	w.g.Expect(op.Labels).To(Equal(map[string]string{"cluster.x-k8s.io/cluster-name": "c1"}))
-	talos, made := &v1alpha1.TalosCluster{}, &v1alpha1.TalosOperation{}
-	w.get(talos, "c1")
-	w.g.Expect(talos.Spec.TalosVersion).To(Equal("v1.14.1"))
-	w.get(made, op.Name)
-	w.g.Expect(made.Spec.ExpectedTarget.TalosVersion).To(Equal("v1.14.1"))
-}
-
-func TestCreateRefusesBeforeItWrites(t *testing.T) {
-	t.Run("what the plan refuses", func(t *testing.T) {
-		w := newWorld(t, cluster()...)
-		start := w.planUpgrade("v1.13.0")
-		_, err := w.Create(w.ctx, start)
-		w.g.Expect(err).To(BeAssignableToTypeOf(&RefusedError{}))
-		w.g.Expect(err).To(MatchError(HavePrefix("refused: TalosVersionPath: c1-")))
-		w.g.Expect(w.writes).To(BeEmpty())
-	})
-	t.Run("a second operation (E5)", func(t *testing.T) {
-		other := operation("c1-talos-x", "c1")
-		other.Status.Phase = "Paused"
-		w := newWorld(t, cluster(other)...)
-		_, err := w.Create(w.ctx, w.planUpgrade("v1.14.1"))
-		w.g.Expect(err).To(MatchError("operation c1-talos-x of cluster c1 is not finished (Paused): follow it with: ichor operation watch c1-talos-x, or delete it first"))
-		w.g.Expect(w.writes).To(BeEmpty())
-	})
-	t.Run("what the API server would not accept", func(t *testing.T) {
-		w := newWorld(t, cluster()...)
-		w.fail = func(string) error { return errors.New("forbidden") }
-		_, err := w.Create(w.ctx, w.planUpgrade("v1.14.1"))
-		w.g.Expect(err).To(MatchError("the operation would not be accepted, nothing was changed: forbidden"))
-		w.g.Expect(w.writes).To(Equal([]string{"dry-run TalosOperation"}))
-	})
-}
-
-func TestCreateTellsHowFarItCame(t *testing.T) {
-	t.Run("the spec was changed meanwhile", func(t *testing.T) {
+// What happens between the plan and the writes: the hub writes status at any time, and somebody may change the spec.
+func TestCreateMeetsOthers(t *testing.T) {
+	changed := func(change func(*v1alpha1.TalosCluster)) (*world, error) {
 		w := newWorld(t, cluster()...)
 		start := w.planUpgrade("v1.14.1")
 		talos := &v1alpha1.TalosCluster{}
 		w.get(talos, "c1")
-		talos.Spec.TalosVersion = "v1.14.0"
+		change(talos)
 		w.g.Expect(w.Client.Update(w.ctx, talos)).To(Succeed())
-		_, err := w.Create(w.ctx, start)
-		w.g.Expect(apierrors.IsConflict(err)).To(BeTrue())
-		w.g.Expect(err).To(MatchError(HavePrefix("writing spec.talosVersion of TalosCluster c1, nothing was started: ")))
+		w.writes = nil
+		_, err := w.Create(w.ctx, start, CreateOptions{})
+		return w, err
+	}
+	t.Run("another version", func(*testing.T) {
+		w, err := changed(func(c *v1alpha1.TalosCluster) { c.Spec.TalosVersion = "v1.14.0" })
+		w.g.Expect(err).To(MatchError("the spec of TalosCluster c1 was changed meanwhile, and nothing was started: look at it again, and repeat the request"))
+		w.g.Expect(is[*ChangedError](err)).To(BeTrue())
 		w.g.Expect(w.writes).NotTo(ContainElement("create TalosOperation"))
 	})
-	t.Run("the hub wrote status meanwhile", func(t *testing.T) {
-		w := newWorld(t, cluster()...)
-		start := w.planUpgrade("v1.14.1")
-		talos := &v1alpha1.TalosCluster{}
-		w.get(talos, "c1")
-		talos.Status.KubernetesVersion = "v1.36.1"
-		w.g.Expect(w.Client.Update(w.ctx, talos)).To(Succeed())
-		_, err := w.Create(w.ctx, start)
-		w.g.Expect(err).NotTo(HaveOccurred())
-		w.get(talos, "c1")
-		w.g.Expect(talos.Spec.TalosVersion).To(Equal("v1.14.1"))
-	})
-	t.Run("the second write fails, and the next try finishes", func(t *testing.T) {
-		w := newWorld(t, cluster()...)
-		w.fail = func(write string) error {
-			if write == "create TalosOperation" {
-				return errors.New("no answer")
+	for name, change := range map[string]func(*v1alpha1.TalosCluster){
+		"status": func(c *v1alpha1.TalosCluster) { c.Status.KubernetesVersion = "v1.36.1" },
+		"a part that is none of its concern": func(c *v1alpha1.TalosCluster) {
+			c.Spec.KubernetesVersion, c.Annotations = "v1.36.1", map[string]string{"a": "b"}
+		},
+	} {
+		t.Run(name, func(*testing.T) {
+			w, err := changed(change)
+			w.g.Expect(err).NotTo(HaveOccurred())
+			talos := &v1alpha1.TalosCluster{}
+			w.get(talos, "c1")
+			w.g.Expect(talos.Spec.TalosVersion).To(Equal("v1.14.1"))
+			w.g.Expect(w.writes).To(ContainElement("create TalosOperation"))
+		})
+	}
+}
+
+// Two calls with the same key at once make one operation: the second finds out from the API server.
+func TestCreateMeetsItself(t *testing.T) {
+	w := newWorld(t, cluster()...)
+	first, second := w.planUpgrade("v1.14.1"), w.planUpgrade("v1.14.1")
+	made, err := w.Create(w.ctx, first, CreateOptions{IdempotencyKey: "k"})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	again, err := w.Create(w.ctx, second, CreateOptions{IdempotencyKey: "k"})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(again.Existed).To(BeTrue())
+	w.g.Expect(again.Operation.Name).To(Equal(made.Operation.Name))
+	third := w.planUpgrade("v1.13.10")
+	third.operations = nil
+	third.Refusals = nil
+	_, err = w.Create(w.ctx, third, CreateOptions{IdempotencyKey: "k"})
+	w.g.Expect(is[*ExistsError](err)).To(BeTrue())
+}
+
+// Fields belong to who wrote them. What was asked for by nobody in particular may be taken, what somebody else asks for may not.
+func TestChangeOf(t *testing.T) {
+	const fields = `{"f:spec":{"f:talosVersion":{}}}`
+	managed := func(manager string, operation metav1.ManagedFieldsOperationType, raw string) metav1.ManagedFieldsEntry {
+		entry := metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsV1: &metav1.FieldsV1{}}
+		entry.FieldsV1.SetRawBytes([]byte(raw))
+		return entry
+	}
+	for name, row := range map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		takes   bool
+		owners  []fieldOwner
+	}{
+		"nobody":                      {},
+		"an earlier start":            {entries: []metav1.ManagedFieldsEntry{managed("ichor-operations", "Apply", fields)}},
+		"the command line of before":  {entries: []metav1.ManagedFieldsEntry{managed("ichor", "Update", fields)}, takes: true},
+		"a move":                      {entries: []metav1.ManagedFieldsEntry{managed("clusterctl", "Update", fields)}, takes: true},
+		"somebody of another field":   {entries: []metav1.ManagedFieldsEntry{managed("kubectl", "Update", `{"f:spec":{"f:schematicID":{}}}`)}},
+		"somebody":                    {entries: []metav1.ManagedFieldsEntry{managed("kubectl-edit", "Update", fields)}, owners: []fieldOwner{{"spec.talosVersion", "kubectl-edit", "v1.14.1"}}},
+		"somebody beside the hub":     {entries: []metav1.ManagedFieldsEntry{managed("ichor", "Update", fields), managed("argocd", "Apply", fields)}, takes: true, owners: []fieldOwner{{"spec.talosVersion", "argocd", "v1.14.1"}}},
+		"what is no set of fields":    {entries: []metav1.ManagedFieldsEntry{managed("kubectl", "Update", `[`), {Manager: "none"}}},
+		"the same name, not applying": {entries: []metav1.ManagedFieldsEntry{managed("ichor-operations", "Update", fields)}, takes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{ManagedFields: row.entries}, Spec: v1alpha1.TalosClusterSpec{TalosVersion: "v1.13.9"}}
+			c := changeOf(cluster, v1alpha1.OperationTarget{TalosVersion: "v1.14.1"})
+			g.Expect(c.fields).To(Equal([]string{"spec.talosVersion is v1.14.1"}))
+			g.Expect(c.apply).To(Equal(map[string]any{"spec": map[string]any{"talosVersion": "v1.14.1"}}))
+			g.Expect(c.takes).To(Equal(row.takes))
+			g.Expect(c.owners).To(Equal(row.owners))
+			g.Expect(changeOf(cluster, v1alpha1.OperationTarget{TalosVersion: "v1.13.9"}).fields).To(BeEmpty())
+		})
+	}
+}
+
+// An object that was never asked about tells its owners only when it is applied.
+func TestDeclareMeetsOwners(t *testing.T) {
+	conflict := func(manager string) error {
+		return apierrors.NewApplyConflict([]metav1.StatusCause{{
+			Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.talosVersion", Message: "conflict with \"" + manager + "\" using ichor.maesh.dev/v1alpha1",
+		}}, "conflict")
+	}
+	for manager, taken := range map[string]bool{"before-first-apply": true, "ichor": true, "kubectl-edit": false, "ichor-like": false} {
+		t.Run(manager, func(t *testing.T) {
+			w := newWorld(t, cluster()...)
+			start, tried := w.planUpgrade("v1.14.1"), false
+			w.fail = func(write string) error {
+				if write != "apply TalosCluster" || tried {
+					return nil
+				}
+				tried = true
+				return conflict(manager)
 			}
-			return nil
-		}
-		_, err := w.Create(w.ctx, w.planUpgrade("v1.14.1"))
-		w.g.Expect(err).To(MatchError("creating the operation (spec.talosVersion of TalosCluster c1 is v1.14.1 already; run the command again to finish): no answer"))
-		w.fail = func(string) error { return nil }
-		w.writes = nil
-		_, err = w.Create(w.ctx, w.planUpgrade("v1.14.1"))
-		w.g.Expect(err).NotTo(HaveOccurred())
-		w.g.Expect(w.writes).To(Equal([]string{"dry-run TalosOperation", "create TalosOperation"}))
-	})
+			_, err := w.Create(w.ctx, start, CreateOptions{})
+			if taken {
+				w.g.Expect(err).NotTo(HaveOccurred())
+				w.g.Expect(w.writes).To(Equal([]string{"dry-run TalosOperation", "apply TalosCluster", "apply TalosCluster", "create TalosOperation"}))
+				return
+			}
+			w.g.Expect(is[*RefusedError](err)).To(BeTrue())
+			w.g.Expect(err).To(MatchError(ContainSubstring("SpecOwned: spec.talosVersion of TalosCluster c1: conflict with \"" + manager + "\"")))
+			w.g.Expect(w.writes).To(Equal([]string{"dry-run TalosOperation", "apply TalosCluster"}))
+		})
+	}
 }
 
 func TestRefusedError(t *testing.T) {

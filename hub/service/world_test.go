@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"testing"
@@ -25,8 +26,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/auth"
+	"ichor.maesh.dev/hub/hub/fleet"
 	"ichor.maesh.dev/hub/hub/scheme"
 	"ichor.maesh.dev/hub/hub/verify"
+	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 	"ichor.maesh.dev/hub/providers/credentials"
 )
 
@@ -35,9 +39,11 @@ var (
 	c1  = client.ObjectKey{Namespace: "default", Name: "c1"}
 )
 
-// world is a Service on a fake API. Writes are noted, and fail if fail says so.
+// world is a Service on a fake API, and a Server in front of it. Writes are noted, and fail if fail says so.
 type world struct {
 	*Service
+
+	server *Server
 
 	g      *WithT
 	ctx    context.Context
@@ -59,8 +65,9 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := &world{g: NewWithT(t), ctx: t.Context(), fail: func(string) error { return nil }}
 	s := scheme.New()
-	w.Service = &Service{Now: func() time.Time { return now }, Verifier: w.verify, Client: fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).
-		WithStatusSubresource(&v1alpha1.TalosCluster{}, &v1alpha1.TalosOperation{}).
+	w.server = &Server{Now: func() time.Time { return now }, Verifier: w.verify, Backend: w}
+	w.Service = &Service{Now: w.server.Now, Verifier: w.verify, Client: fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.TalosCluster{}, &v1alpha1.TalosOperation{}).WithReturnManagedFields().
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 				verb := "create"
@@ -78,6 +85,17 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 				}
 				return c.Patch(ctx, object, patch, options...)
 			},
+			Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+				verb := "apply"
+				if len((&client.ApplyOptions{}).ApplyOptions(options).DryRun) > 0 {
+					verb = "dry-run apply"
+				}
+				w.writes = append(w.writes, verb+" TalosCluster") // Nothing else is applied.
+				if err := w.fail(verb + " TalosCluster"); err != nil {
+					return err
+				}
+				return c.Apply(ctx, object, options...)
+			},
 			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 				if err := w.note(s, "delete", object); err != nil {
 					return err
@@ -86,6 +104,16 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			},
 		}).Build()}
 	return w
+}
+
+// Session implements Backend: everybody is the same user.
+func (w *world) Session(context.Context) (*Session, error) {
+	return &Session{Caller: auth.Caller{Name: "jane"}, Client: w.Client}, nil
+}
+
+// Fleet implements Backend.
+func (w *world) Fleet(context.Context, ...string) (*fleet.Fleet, []*pb.Failure, error) {
+	return nil, nil, errors.New("nothing here reads")
 }
 
 func (w *world) note(s *runtime.Scheme, verb string, object client.Object) error {
@@ -112,15 +140,6 @@ func machine(name, cluster, node string, role v1alpha1.MachineRole) *v1alpha1.Ta
 		Spec:       v1alpha1.TalosMachineSpec{ClusterName: cluster, Role: role, Approval: "Approved"},
 		Status:     v1alpha1.TalosMachineStatus{NodeName: node, TalosVersion: "v1.13.9", SchematicID: "s1"},
 	}
-}
-
-func operation(name, cluster string) *v1alpha1.TalosOperation {
-	return &v1alpha1.TalosOperation{ObjectMeta: named(name, cluster), Spec: v1alpha1.TalosOperationSpec{ClusterName: cluster, Kind: "talos"}}
-}
-
-func completed(op *v1alpha1.TalosOperation) *v1alpha1.TalosOperation {
-	op.Status.Phase, op.Status.CompletionTime = "Completed", metav1.NewTime(now)
-	return op
 }
 
 // cluster is a target of three control planes and a worker.

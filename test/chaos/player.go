@@ -232,7 +232,12 @@ func (p *player) hold(ctx context.Context, m Move) (string, error) {
 	if err := p.harness.Client.Get(ctx, client.ObjectKey{Namespace: harness.Namespace, Name: p.machine(m.Node)}, machine); err != nil {
 		return "", err
 	}
-	return "", p.harness.Service.SetHold(ctx, machine, m.Do == Hold, "chaos")
+	note := ""
+	if m.Do == Hold {
+		note = "chaos"
+	}
+	_, err := p.harness.Service.SetHold(ctx, machine, m.Do == Hold, note)
+	return "", err
 }
 
 func (p *player) inject(_ context.Context, m Move) (string, error) {

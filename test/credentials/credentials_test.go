@@ -213,7 +213,7 @@ func approval(ctx context.Context, t *testing.T, h *harness.Harness) {
 
 	machine, err := h.Service.Machine(ctx, harness.Namespace, "d", "WORKER-2")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(h.Service.Approve(ctx, machine)).To(Succeed())
+	g.Expect(h.Service.Approve(ctx, machine)).To(BeTrue())
 	op, err = h.Upgrade(ctx, "d", "v1.14.1", 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = h.WaitFor(ctx, op, harness.Completed())

@@ -104,7 +104,7 @@ func TestCaseD4DeletedWhileDraining(t *testing.T) {
 	remove := w.budget()
 	op := w.reboot("worker-1")
 	w.evictionRefused()
-	w.Expect(hub.Service.Delete(w.ctx, op)).To(Succeed())
+	w.Expect(hub.Service.Delete(w.ctx, op, false, "")).To(BeFalse(), "it settles first")
 	w.Expect(hub.WaitForGone(w.ctx, op)).To(Succeed())
 	w.Expect(w.nodes()["worker-1"].unschedulable).To(BeFalse())
 	w.Expect(w.rolling().Reboots).To(BeEmpty())

@@ -138,7 +138,7 @@ func TestCaseE11UnreachableAtTheStart(t *testing.T) {
 	w.until(op, harness.Stopped("e11-worker-2"))
 	machine, err := hub.Service.Machine(w.ctx, harness.Namespace, w.name, "worker-2")
 	w.Expect(err).NotTo(HaveOccurred())
-	w.Expect(hub.Service.SetHold(w.ctx, machine, true, "broken network card")).To(Succeed())
+	w.Expect(hub.Service.SetHold(w.ctx, machine, true, "broken network card")).To(BeTrue())
 	seen := w.until(op, harness.Completed())
 	w.Expect(seen.Status.Held).To(ConsistOf("e11-worker-2"))
 	w.onlyTouched("cp-1", "worker-1")

@@ -72,24 +72,36 @@ func (h *Harness) Upgrade(ctx context.Context, cluster, version string, maxUnava
 		n := intstr.FromInt(maxUnavailable)
 		most = &n
 	}
-	start, err := h.Service.PlanTalosUpgrade(ctx, key(cluster), version, most)
-	if err != nil {
-		return nil, err
-	}
-	return h.Service.Create(ctx, start)
+	return h.order(ctx, service.Order{
+		Cluster: key(cluster),
+		Spec:    v1alpha1.TalosOperationSpec{ClusterName: cluster, Kind: v1alpha1.TalosKind, MaxUnavailable: most},
+		Target:  v1alpha1.OperationTarget{TalosVersion: version},
+	})
 }
 
 // Reboot starts the reboot of a node, as ichor node reboot does.
 func (h *Harness) Reboot(ctx context.Context, cluster, node string) (*v1alpha1.TalosOperation, error) {
-	machine, err := h.Service.Machine(ctx, Namespace, cluster, node)
+	return h.order(ctx, service.Order{
+		Cluster: key(cluster),
+		Spec: v1alpha1.TalosOperationSpec{
+			ClusterName: cluster, Kind: v1alpha1.NodeKind, Node: &v1alpha1.NodeParameters{Machine: node, Action: v1alpha1.RebootAction},
+		},
+	})
+}
+
+// errNothingToDo means that every machine is where an order would bring it.
+var errNothingToDo = errors.New("there is nothing to do")
+
+func (h *Harness) order(ctx context.Context, order service.Order) (*v1alpha1.TalosOperation, error) {
+	start, err := h.Service.Plan(ctx, order)
 	if err != nil {
 		return nil, err
 	}
-	start, err := h.Service.PlanReboot(ctx, machine, v1alpha1.RebootModeDefault)
-	if err != nil {
-		return nil, err
+	created, err := h.Service.Create(ctx, start, service.CreateOptions{})
+	if err == nil && created.Operation == nil {
+		err = errNothingToDo
 	}
-	return h.Service.Create(ctx, start)
+	return created.Operation, err
 }
 
 // Resume does what the state of an operation calls for, as ichor operation resume does.
@@ -98,7 +110,10 @@ func (h *Harness) Resume(ctx context.Context, op *v1alpha1.TalosOperation) error
 	if err != nil {
 		return err
 	}
-	_, err = h.Service.Resume(ctx, current)
+	if _, err := h.Service.Retry(ctx, current); err != nil {
+		return err
+	}
+	_, err = h.Service.SetPaused(ctx, current, false)
 	return err
 }
 

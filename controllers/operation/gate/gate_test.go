@@ -4,12 +4,14 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/providers/kube"
 	"ichor.maesh.dev/hub/providers/talos"
 )
@@ -404,4 +406,19 @@ func TestCaseB22QuorumOfEverySize(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A plan tells of every gate that is asked live, in the order in which they are asked.
+func TestPlansNameTheGates(t *testing.T) {
+	in := cluster(3, 2)
+	var all []string
+	for _, machine := range in.Machines {
+		all = append(all, machine.Name)
+	}
+	told := plan.Plan{Stages: []plan.Stage{{Machines: all, Disruptive: true}}}.LiveGates(in.Cluster, in.Machines)
+	var asked []string
+	for _, g := range gates {
+		asked = append(asked, g.name)
+	}
+	NewWithT(t).Expect(slices.DeleteFunc(told, func(name string) bool { return !slices.Contains(asked, name) })).To(Equal(asked))
 }

@@ -27,14 +27,14 @@ func MayBypassWait(gate string, traits Traits) bool {
 }
 
 // OverrideWarnings say what the overrides of an operation skip, and which of them skip nothing since nobody may bypass their gate.
-func OverrideWarnings(overrides []v1alpha1.GateOverride, traits Traits) []string {
-	var list []string
+func OverrideWarnings(overrides []v1alpha1.GateOverride, traits Traits) []Warning {
+	var list []Warning
 	for _, override := range overrides {
 		switch {
 		case MayBypassWait(override.Gate, traits):
-			list = append(list, fmt.Sprintf("gate %s is overridden: %s", override.Gate, bypassed[override.Gate]))
+			list = append(list, Warning{GateOverriddenWarning, fmt.Sprintf("gate %s is overridden: %s", override.Gate, bypassed[override.Gate])})
 		case !refusable[override.Gate]:
-			list = append(list, fmt.Sprintf("the override of gate %s skips nothing: nobody may bypass it", override.Gate))
+			list = append(list, Warning{OverrideUselessWarning, fmt.Sprintf("the override of gate %s skips nothing: nobody may bypass it", override.Gate)})
 		}
 	}
 	return list

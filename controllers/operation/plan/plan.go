@@ -22,6 +22,10 @@ type Planner interface {
 
 	// Plan says what would be done, and what speaks against it. It is pure.
 	Plan(Facts) (Plan, []Refusal)
+
+	// AtTarget says whether a machine is already what an operation of the kind would make of it, as far as the management API knows. An
+	// action that leaves no trace is never done already.
+	AtTarget(machine *v1alpha1.TalosMachine, target v1alpha1.OperationTarget) bool
 }
 
 // Traits are what is special about a kind.
@@ -33,7 +37,8 @@ type Traits struct {
 	// RecordOptional kinds go on without the record on the target where its Kubernetes API is down: they are how it comes back.
 	RecordOptional bool
 
-	// StartVerb is the subresource of talosoperations on which who starts one needs the verb start. The admission policy asks for it.
+	// StartVerb is the subresource of talosoperations on which who starts one, or retries it, needs the verb start. The service asks for
+	// it before it writes anything, and the admission policy holds everybody else to it.
 	StartVerb string
 }
 
@@ -61,9 +66,6 @@ func (f Facts) Overridden(gate string) bool {
 	return false
 }
 
-// OutageWarning says what the reboot of a cluster's only control plane means.
-const OutageWarning = "the only control plane reboots: the Kubernetes API of the cluster is away meanwhile"
-
 // Effect is the worst that a machine goes through.
 type Effect string
 
@@ -81,7 +83,7 @@ type Plan struct {
 	Effect   Effect
 	Stages   []Stage
 	Held     []string
-	Warnings []string
+	Warnings []Warning
 
 	// Overridden are refusals that spec.overrides bypasses.
 	Overridden []Refusal
@@ -90,14 +92,19 @@ type Plan struct {
 // DisruptedControlPlanes are the control planes that the plan takes away, in order. Without any, an operation is worker-only work, which
 // is exempt from the rule that an even number of control planes may be a replacement under way.
 func (p Plan) DisruptedControlPlanes(machines []*v1alpha1.TalosMachine) []string {
-	isControlPlane := map[string]bool{}
+	return p.disrupted(machines, v1alpha1.ControlPlaneRole)
+}
+
+// disrupted are the machines of a role that the plan takes away, in order.
+func (p Plan) disrupted(machines []*v1alpha1.TalosMachine, role v1alpha1.MachineRole) []string {
+	roles := map[string]v1alpha1.MachineRole{}
 	for _, machine := range machines {
-		isControlPlane[machine.Name] = machine.Spec.Role == v1alpha1.ControlPlaneRole
+		roles[machine.Name] = machine.Spec.Role
 	}
 	var names []string
 	for _, stage := range p.Stages {
 		for _, name := range stage.Machines {
-			if stage.Disruptive && isControlPlane[name] && !slices.Contains(names, name) {
+			if stage.Disruptive && roles[name] == role && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}

@@ -186,9 +186,13 @@ func (w *world) order(ctx context.Context) (unfinished int) {
 		if busy[cluster.Name()] || w.killsLeft == 0 {
 			continue
 		}
-		start, err := w.service.PlanTalosUpgrade(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.Name()}, w.version(cluster.Name(), 1), nil)
+		start, err := w.service.Plan(ctx, service.Order{
+			Cluster: client.ObjectKey{Namespace: namespace, Name: cluster.Name()},
+			Spec:    v1alpha1.TalosOperationSpec{ClusterName: cluster.Name(), Kind: v1alpha1.TalosKind},
+			Target:  v1alpha1.OperationTarget{TalosVersion: w.version(cluster.Name(), 1)},
+		})
 		w.g.Expect(err).NotTo(HaveOccurred())
-		_, err = w.service.Create(ctx, start)
+		_, err = w.service.Create(ctx, start, service.CreateOptions{})
 		w.g.Expect(err).NotTo(HaveOccurred())
 		w.rung[cluster.Name()]++
 		busy[cluster.Name()] = true

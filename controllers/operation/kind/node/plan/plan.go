@@ -22,6 +22,9 @@ func (Planner) Traits(spec v1alpha1.TalosOperationSpec) plan.Traits {
 	return plan.Traits{RecordOptional: true, StartVerb: spec.StartSubresource()}
 }
 
+// AtTarget implements plan.Planner: a machine that has rebooted can reboot again.
+func (Planner) AtTarget(*v1alpha1.TalosMachine, v1alpha1.OperationTarget) bool { return false }
+
 // Narrow implements plan.Planner: a reboot brings a cluster nowhere else.
 func (Planner) Narrow(v1alpha1.OperationTarget) v1alpha1.OperationTarget {
 	return v1alpha1.OperationTarget{}
@@ -39,7 +42,7 @@ func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 		return p, []plan.Refusal{*r}
 	}
 	if machine.Spec.Role == v1alpha1.ControlPlaneRole && plan.ControlPlanes(facts.Approved()) == 1 {
-		p.Warnings = append(p.Warnings, plan.OutageWarning)
+		p.Warnings = append(p.Warnings, plan.Outage)
 	}
 	p.Warnings = append(p.Warnings, plan.OverrideWarnings(facts.Spec.Overrides, Planner{}.Traits(facts.Spec))...)
 	return p, nil

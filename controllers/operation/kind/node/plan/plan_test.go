@@ -31,12 +31,12 @@ func facts(controlPlanes int, machine string, action v1alpha1.NodeAction) plan.F
 }
 
 func TestPlan(t *testing.T) {
-	alone := []string{"the only control plane reboots: the Kubernetes API of the cluster is away meanwhile"}
+	alone := []plan.Warning{{Code: "SingleControlPlane", Message: "the only control plane reboots: the Kubernetes API of the cluster is away meanwhile"}}
 	quorum := "two control planes: etcd loses its quorum while either of them reboots"
 	for name, row := range map[string]struct {
 		facts         plan.Facts
 		gate, message string
-		warnings      []string
+		warnings      []plan.Warning
 	}{
 		"a held worker: a person named it": {facts: facts(3, "w-1", "Reboot")},
 		"one of three":                     {facts: facts(3, "cp-1", "Reboot")},
@@ -83,9 +83,21 @@ func TestCaseD15Overrides(t *testing.T) {
 	p, refusals := Planner{}.Plan(f)
 	g := NewWithT(t)
 	g.Expect(refusals).To(BeEmpty())
-	g.Expect(p.Warnings).To(Equal([]string{"the override of gate EtcdHealthy skips nothing: nobody may bypass it"}))
+	g.Expect(p.Warnings).To(Equal([]plan.Warning{{Code: "OverrideUseless", Message: "the override of gate EtcdHealthy skips nothing: nobody may bypass it"}}))
 }
 
+// Each action has a start verb of its own, so that a role can grant one without another.
 func TestTraits(t *testing.T) {
-	NewWithT(t).Expect(Planner{}.Traits(facts(3, "w-1", "Reboot").Spec)).To(Equal(plan.Traits{RecordOptional: true, StartVerb: "node-reboot"}))
+	for action, verb := range map[v1alpha1.NodeAction]string{
+		"Reboot": "node-reboot", "Shutdown": "node-shutdown", "RestartService": "node-restart-service", "EtcdDefrag": "node-etcd-defrag",
+		"EtcdForfeitLeadership": "node-etcd-forfeit-leadership", "Reset": "node-reset",
+	} {
+		spec := v1alpha1.TalosOperationSpec{Kind: v1alpha1.NodeKind, Node: &v1alpha1.NodeParameters{Action: action}}
+		NewWithT(t).Expect(Planner{}.Traits(spec)).To(Equal(plan.Traits{RecordOptional: true, StartVerb: verb}))
+	}
+}
+
+// A machine that has rebooted is never done.
+func TestAtTarget(t *testing.T) {
+	NewWithT(t).Expect(Planner{}.AtTarget(&v1alpha1.TalosMachine{}, v1alpha1.OperationTarget{})).To(BeFalse())
 }

@@ -57,17 +57,21 @@ func (Planner) Narrow(t v1alpha1.OperationTarget) v1alpha1.OperationTarget {
 }
 
 // warnings are what does not keep an upgrade from starting, and what somebody may want to know before.
-func warnings(facts plan.Facts, taken []*v1alpha1.TalosMachine) []string {
-	var list []string
-	for _, check := range []func(plan.Facts, []*v1alpha1.TalosMachine) string{
-		outage,     // There is no other control plane.
-		noPull,     // Old machines pull late, and cannot be stopped then.
-		hostnames,  // Talos 1.13 names machines anew whose name nobody has written down.
-		oneWay,     // A new minor of etcd is hard to go back from.
-		otherParts, // What the running system has and the new one has not is gone.
+func warnings(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Warning {
+	var list []plan.Warning
+	for _, check := range []struct {
+		code string
+		ask  func(plan.Facts, []*v1alpha1.TalosMachine) string
+	}{
+		{plan.SingleControlPlaneWarning, outage},   // There is no other control plane.
+		{plan.PullsLateWarning, noPull},            // Old machines pull late, and cannot be stopped then.
+		{plan.HostnameMayChangeWarning, hostnames}, // Talos 1.13 names machines anew whose name nobody has written down.
+		{plan.EtcdOneWayWarning, oneWay},           // A new minor of etcd is hard to go back from.
+		{plan.NoSnapshotWarning, noSnapshot},       // Where etcd is lost, a snapshot is all that is left.
+		{plan.SchematicChangesWarning, otherParts}, // What the running system has and the new one has not is gone.
 	} {
-		if warning := check(facts, taken); warning != "" {
-			list = append(list, warning)
+		if message := check.ask(facts, taken); message != "" {
+			list = append(list, plan.Warning{Code: check.code, Message: message})
 		}
 	}
 	return append(list, plan.OverrideWarnings(facts.Spec.Overrides, Planner{}.Traits(facts.Spec))...)
@@ -75,7 +79,7 @@ func warnings(facts plan.Facts, taken []*v1alpha1.TalosMachine) []string {
 
 func outage(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {
 	if plan.ControlPlanes(facts.Approved()) == 1 && plan.ControlPlanes(taken) == 1 {
-		return plan.OutageWarning
+		return plan.Outage.Message
 	}
 	return ""
 }
@@ -105,7 +109,18 @@ func oneWay(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {
 	if older == "" || target == "" {
 		return ""
 	}
-	return fmt.Sprintf("control planes get etcd %s: once all of them run it, Talos goes back only after a downgrade of etcd; take a snapshot before", target)
+	return fmt.Sprintf("control planes get etcd %s: once all of them run it, Talos goes back only after a downgrade of etcd", target)
+}
+
+// noSnapshot warns until the hub keeps snapshots itself.
+func noSnapshot(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {
+	changing := slices.ContainsFunc(taken, func(m *v1alpha1.TalosMachine) bool {
+		return m.Spec.Role == v1alpha1.ControlPlaneRole && !(Planner{}).AtTarget(m, facts.Target)
+	})
+	if !changing {
+		return ""
+	}
+	return "the hub knows of no snapshot of etcd: take one before with talosctl etcd snapshot"
 }
 
 func otherParts(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {
@@ -166,6 +181,7 @@ func refusals(facts plan.Facts, taken []*v1alpha1.TalosMachine) (refused, overri
 	for _, check := range []func(plan.Facts, []*v1alpha1.TalosMachine) []plan.Refusal{
 		quorum,        // Two members lose their quorum with either of them.
 		machineByOne,  // Each machine must be able to go where the target is.
+		unknown,       // What nobody knows is not taken for old.
 		kubernetesFit, // What runs there must run on the new Talos.
 	} {
 		for _, r := range check(facts, taken) {
@@ -205,6 +221,20 @@ func machineByOne(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Refus
 	return list
 }
 
+// unknown refuses to go below what is declared while no machine tells what it runs: the declaration would be lowered before a look at the
+// machines could tell that this is a downgrade.
+func unknown(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Refusal {
+	declared, known := facts.Cluster.Spec.TalosVersion, func(m *v1alpha1.TalosMachine) bool { return m.Status.TalosVersion != "" }
+	if slices.ContainsFunc(taken, known) || !parsed(declared).GT(parsed(facts.Target.TalosVersion)) {
+		return nil
+	}
+	return []plan.Refusal{{
+		Gate:    v1alpha1.TalosVersionPathGate,
+		Message: fmt.Sprintf("TalosCluster %s declares %s, and no machine tells what it runs: %s may be a downgrade", facts.Cluster.Name, declared, facts.Target.TalosVersion),
+		Help:    fmt.Sprintf("see why they are not known: ichor cluster get %s", facts.Cluster.Name),
+	}}
+}
+
 func objections(machine *v1alpha1.TalosMachine, target v1alpha1.OperationTarget) []plan.Refusal {
 	running := machine.Status.TalosVersion
 	if running == "" || AtTarget(running, machine.Status.SchematicID, target) {
@@ -225,6 +255,11 @@ func objections(machine *v1alpha1.TalosMachine, target v1alpha1.OperationTarget)
 		list = append(list, *r)
 	}
 	return list
+}
+
+// AtTarget implements plan.Planner.
+func (Planner) AtTarget(machine *v1alpha1.TalosMachine, target v1alpha1.OperationTarget) bool {
+	return AtTarget(machine.Status.TalosVersion, machine.Status.SchematicID, target)
 }
 
 // AtTarget says whether a machine runs what the target asks for; a target without schematic keeps any.

@@ -93,7 +93,7 @@ func TestCaseB23F9Plan(t *testing.T) {
 		Target:   v1alpha1.OperationTarget{TalosVersion: "v1.14.1"},
 		Effect:   "Reboot",
 		Held:     []string{"w-1"},
-		Warnings: []string{newEtcd},
+		Warnings: []plan.Warning{{Code: "EtcdOneWay", Message: newEtcd}, {Code: "NoSnapshot", Message: noSnapshotYet}},
 		Stages: []plan.Stage{
 			{Name: "Pull", Machines: order, Batch: plan.Batch{Parallel: 10}},
 			{Name: "Upgrade", Machines: order, Batch: plan.Batch{Tiered: true}, Disruptive: true},
@@ -102,7 +102,9 @@ func TestCaseB23F9Plan(t *testing.T) {
 	g.Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{Kind: v1alpha1.TalosKind})).To(Equal(plan.Traits{Repeatable: true, StartVerb: "talos"}))
 }
 
-const newEtcd = "control planes get etcd 3.7: once all of them run it, Talos goes back only after a downgrade of etcd; take a snapshot before"
+const newEtcd = "control planes get etcd 3.7: once all of them run it, Talos goes back only after a downgrade of etcd"
+
+const noSnapshotYet = "the hub knows of no snapshot of etcd: take one before with talosctl etcd snapshot"
 
 func TestWarnings(t *testing.T) {
 	alone := "the only control plane reboots: the Kubernetes API of the cluster is away meanwhile"
@@ -144,9 +146,43 @@ func TestWarnings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := Planner{}.Plan(row.facts)
-			NewWithT(t).Expect(p.Warnings).To(Equal(row.want))
+			var texts []string
 			for _, warning := range p.Warnings {
-				NewWithT(t).Expect(len(warning)).To(BeNumerically("<=", 256))
+				NewWithT(t).Expect(len(warning.Message)).To(BeNumerically("<=", 256))
+				if warning.Code != "NoSnapshot" { // A table of its own.
+					texts = append(texts, warning.Message)
+				}
+			}
+			NewWithT(t).Expect(texts).To(Equal(row.want))
+		})
+	}
+}
+
+// Whoever changes the members of etcd is told that nothing would bring them back.
+func TestNoSnapshot(t *testing.T) {
+	there := func(f *plan.Facts) {
+		for i := range f.Machines {
+			if f.Machines[i].Spec.Role == "ControlPlane" {
+				f.Machines[i].Status.TalosVersion = f.Target.TalosVersion
+			}
+		}
+	}
+	for name, row := range map[string]struct {
+		facts plan.Facts
+		want  bool
+	}{
+		"control planes":                {facts(), true},
+		"workers":                       {facts(only("w-1", "w-2")), false},
+		"control planes that are there": {facts(there), false},
+		"control planes that are held":  {facts(only("cp-1", "w-1"), on("cp-1", hold)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := Planner{}.Plan(row.facts)
+			warning := plan.Warning{Code: "NoSnapshot", Message: noSnapshotYet}
+			if row.want {
+				NewWithT(t).Expect(p.Warnings).To(ContainElement(warning))
+			} else {
+				NewWithT(t).Expect(p.Warnings).NotTo(ContainElement(warning))
 			}
 		})
 	}
@@ -154,6 +190,10 @@ func TestWarnings(t *testing.T) {
 
 func to(version string) func(*plan.Facts) {
 	return func(f *plan.Facts) { f.Target.TalosVersion = version }
+}
+
+func declares(version string) func(*plan.Facts) {
+	return func(f *plan.Facts) { f.Cluster.Spec.TalosVersion = version }
 }
 
 func toSchematic(f *plan.Facts) { f.Target.SchematicID = schematic }
@@ -213,8 +253,14 @@ func TestRefusals(t *testing.T) {
 		},
 		"skips a minor, overridden": {facts(on("w-1", running("v1.12.4")), override("TalosVersionPath")), nil},
 		"not observed yet":          {facts(on("w-1", running(""))), nil},
-		"a newer machine":           {facts(on("w-1", running("v1.14.2"))), []refusal{older}},
-		"there already":             {facts(on("w-1", func(m *v1alpha1.TalosMachine) { m.Status.TalosVersion, m.Status.SchematicID = "v1.14.1", "" })), nil},
+		"none observed yet":         {facts(only("w-1"), on("w-1", running("")), declares("v1.14.1")), nil},
+		"none observed yet, and it may be a downgrade": {
+			facts(only("w-1"), on("w-1", running("")), declares("v1.14.2")),
+			[]refusal{{"TalosVersionPath", "TalosCluster c1 declares v1.14.2, and no machine tells what it runs: v1.14.1 may be a downgrade", false}},
+		},
+		"declared too far, and never run": {facts(declares("v1.14.2")), nil},
+		"a newer machine":                 {facts(on("w-1", running("v1.14.2"))), []refusal{older}},
+		"there already":                   {facts(on("w-1", func(m *v1alpha1.TalosMachine) { m.Status.TalosVersion, m.Status.SchematicID = "v1.14.1", "" })), nil},
 		"schematic unknown (C10)": {
 			facts(on("w-1", func(m *v1alpha1.TalosMachine) { m.Status.SchematicID = "" })),
 			[]refusal{{"Schematic", "w-1 does not tell its schematic: a generic image could drop its extensions", false}},
@@ -328,6 +374,8 @@ func TestAtTarget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(AtTarget(row.version, row.schematic, row.target)).To(Equal(row.want))
+			machine := &v1alpha1.TalosMachine{Status: v1alpha1.TalosMachineStatus{TalosVersion: row.version, SchematicID: row.schematic}}
+			NewWithT(t).Expect(Planner{}.AtTarget(machine, row.target)).To(Equal(row.want))
 		})
 	}
 }

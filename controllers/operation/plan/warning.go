@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+// Codes of warnings.
+const (
+	// SingleControlPlaneWarning warns of an outage of the Kubernetes API.
+	SingleControlPlaneWarning = "SingleControlPlane"
+
+	// NoSnapshotWarning warns that the hub knows of no snapshot of etcd to go back to.
+	NoSnapshotWarning = "NoSnapshot"
+
+	// EtcdOneWayWarning warns of a new minor of etcd: from some point on there is no way back.
+	EtcdOneWayWarning = "EtcdOneWay"
+
+	// SchematicChangesWarning warns that machines get another schematic than they run.
+	SchematicChangesWarning = "SchematicChanges"
+
+	// PullsLateWarning warns of machines that pull nothing beforehand.
+	PullsLateWarning = "PullsLate"
+
+	// HostnameMayChangeWarning warns of machines that may come back under another name.
+	HostnameMayChangeWarning = "HostnameMayChange"
+
+	// GateOverriddenWarning says what an override skips.
+	GateOverriddenWarning = "GateOverridden"
+
+	// OverrideUselessWarning says that an override skips nothing.
+	OverrideUselessWarning = "OverrideUseless"
+)
+
+// Warning is what a person should know before a start, and what does not keep it from starting.
+type Warning struct {
+	// Code tells warnings apart.
+	Code string
+
+	// Message says what may happen, and to what.
+	Message string
+}
+
+// Outage says what the reboot of a cluster's only control plane means.
+var Outage = Warning{SingleControlPlaneWarning, "the only control plane reboots: the Kubernetes API of the cluster is away meanwhile"}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
+	"ichor.maesh.dev/hub/controllers/targets"
+)
+
+const (
+	// FieldManager owns, in server-side apply, what the start of an operation writes into the spec of a TalosCluster.
+	FieldManager = "ichor-operations"
+
+	// importManager owns what an import writes.
+	importManager = "ichor-import"
+)
+
+// freeManagers own fields that may be taken over, since they say nothing of what those shall be: the hub itself and its command line, under
+// every name that they have had; what brings objects from elsewhere as they were; and what the API server makes of who is not known.
+var freeManagers = []string{FieldManager, importManager, "ichor", "ichor-hub", "clusterctl", "velero-server", "before-first-apply"}
+
+// specFields are the fields of a TalosCluster's spec that operations bring about.
+var specFields = []struct {
+	name string
+	path []string
+	of   func(v1alpha1.OperationTarget) string
+}{
+	{"talos_version", []string{"talosVersion"}, func(t v1alpha1.OperationTarget) string { return t.TalosVersion }},
+	{"schematic_id", []string{"schematicID"}, func(t v1alpha1.OperationTarget) string { return t.SchematicID }},
+	{"kubernetes_version", []string{"kubernetesVersion"}, func(t v1alpha1.OperationTarget) string { return t.KubernetesVersion }},
+	{"cilium_version", []string{"cni", "ciliumVersion"}, func(t v1alpha1.OperationTarget) string { return t.CiliumVersion }},
+	{"kube_proxy", []string{"cni", "kubeProxy"}, func(t v1alpha1.OperationTarget) string { return string(t.KubeProxy) }},
+}
+
+// specField is a field of the spec, as people write it.
+func specField(path []string) string { return "spec." + strings.Join(path, ".") }
+
+// change is what a start writes into the spec of a TalosCluster.
+type change struct {
+	// fields are what changes, for people: "spec.talosVersion is v1.14.1".
+	fields []string
+
+	// apply is the whole of what the hub applies: what changes, and what it has applied before.
+	apply map[string]any
+
+	// owners are the foreign field managers of what changes, by field.
+	owners []fieldOwner
+
+	// takes says that a field is taken over from one of the freeManagers.
+	takes bool
+}
+
+// fieldOwner is who owns a field.
+type fieldOwner struct{ field, manager, want string }
+
+// changeOf compares what the spec of a TalosCluster asks for with what a start wants of it. Nothing else of the spec is written, and what
+// the hub applied before stays applied.
+func changeOf(cluster *v1alpha1.TalosCluster, target v1alpha1.OperationTarget) change {
+	declared, c := targets.Declared(cluster), change{apply: map[string]any{}}
+	for _, field := range specFields {
+		now, want := field.of(declared), field.of(target)
+		path := append([]string{"spec"}, field.path...)
+		managers := managersOf(cluster.ManagedFields, path...)
+		if want == "" || want == now {
+			if now != "" && slices.ContainsFunc(managers, applied) {
+				_ = unstructured.SetNestedField(c.apply, now, path...)
+			}
+			continue
+		}
+		_ = unstructured.SetNestedField(c.apply, want, path...) // Maps of its own making never clash.
+		c.fields = append(c.fields, fmt.Sprintf("%s is %s", specField(field.path), want))
+		for _, entry := range managers {
+			switch {
+			case applied(entry):
+			case slices.Contains(freeManagers, entry.Manager):
+				c.takes = true
+			default:
+				c.owners = append(c.owners, fieldOwner{specField(field.path), entry.Manager, want})
+			}
+		}
+	}
+	return c
+}
+
+// applied says whether an entry is what earlier starts have applied. The same manager is another one where it did not apply.
+func applied(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply
+}
+
+// managersOf are the field managers that own a field.
+func managersOf(entries []metav1.ManagedFieldsEntry, path ...string) []metav1.ManagedFieldsEntry {
+	parts := make([]any, len(path))
+	for i, part := range path {
+		parts[i] = part
+	}
+	wanted := fieldpath.MakePathOrDie(parts...)
+	var managers []metav1.ManagedFieldsEntry
+	for _, entry := range entries {
+		set := &fieldpath.Set{}
+		if entry.Subresource != "" || entry.FieldsV1 == nil || set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
+			continue
+		}
+		if set.Has(wanted) {
+			managers = append(managers, entry)
+		}
+	}
+	return managers
+}
+
+// refusals are why the spec must not be written from here: somebody else says what it shall be.
+func (c change) refusals(start *Start) []plan.Refusal {
+	if len(c.fields) == 0 {
+		return nil
+	}
+	cluster := start.Facts.Cluster
+	if who := tracker(cluster, "TalosCluster"); who != "" {
+		return []plan.Refusal{{
+			Gate:    v1alpha1.SpecTrackedGate,
+			Message: fmt.Sprintf("TalosCluster %s is kept by %s, which would undo a change made here", cluster.Name, who),
+			Help:    fmt.Sprintf("change it in Git (%s), and when TalosCluster %s asks for that, start with: %s", commas(c.fields), cluster.Name, start.Command()),
+		}}
+	}
+	var refusals []plan.Refusal
+	for _, owner := range c.owners {
+		refusals = append(refusals, owner.refusal(start))
+	}
+	return refusals
+}
+
+func (o fieldOwner) refusal(start *Start) plan.Refusal {
+	return plan.Refusal{
+		Gate:    v1alpha1.SpecOwnedGate,
+		Message: fmt.Sprintf("%s of TalosCluster %s belongs to field manager %q", o.field, start.Facts.Cluster.Name, o.manager),
+		Help:    fmt.Sprintf("set it to %s in the way in which it was set before, and then start with: %s", o.want, start.Command()),
+	}
+}
+
+// declare writes the target's spec, if that asks for something else, and says what it wrote. Nobody else's field is taken, and nothing is
+// written over a spec that asks for something else than the plan saw.
+func (s *Service) declare(ctx context.Context, start *Start, dry bool) (wrote []string, err error) {
+	cluster := start.Facts.Cluster.DeepCopy()
+	err = retry.OnError(retry.DefaultRetry, func(err error) bool { return s.stillHolds(ctx, start, cluster, err) }, func() error {
+		c := changeOf(cluster, start.Plan.Target)
+		if wrote = c.fields; len(wrote) == 0 {
+			return nil
+		}
+		if refusals := c.refusals(start); len(refusals) > 0 {
+			return &RefusedError{Refusals: refusals}
+		}
+		return s.apply(ctx, cluster, c, dry)
+	})
+	switch owners := owners(err); {
+	case err == nil:
+		return wrote, nil
+	case len(owners) > 0: // Whoever they are: the object did not tell before.
+		return nil, &RefusedError{Refusals: refusalsOf(owners, start)}
+	case apierrors.IsConflict(err):
+		return nil, &ChangedError{What: fmt.Sprintf("the spec of TalosCluster %s was changed meanwhile, and nothing was started", cluster.Name)}
+	case errors.As(err, new(*RefusedError)):
+		return nil, err
+	}
+	return nil, fmt.Errorf("writing the spec of TalosCluster %s, nothing was started: %w", cluster.Name, err)
+}
+
+// apply writes a change, on the condition that the object is what was looked at.
+func (s *Service) apply(ctx context.Context, cluster *v1alpha1.TalosCluster, c change, dry bool) error {
+	object := &unstructured.Unstructured{Object: c.apply}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TalosCluster"))
+	object.SetNamespace(cluster.Namespace)
+	object.SetName(cluster.Name)
+	object.SetResourceVersion(cluster.ResourceVersion)
+	options := []client.ApplyOption{client.FieldOwner(FieldManager)}
+	if c.takes {
+		options = append(options, client.ForceOwnership)
+	}
+	if dry {
+		options = append(options, client.DryRunAll)
+	}
+	err := s.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), options...)
+	if owners := owners(err); len(owners) > 0 && !slices.ContainsFunc(owners, foreign) {
+		return s.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), append(options, client.ForceOwnership)...)
+	}
+	return err
+}
+
+// foreign says whether an owner that the management API names is somebody whose field may not be taken. An object that nobody was ever
+// asked about names its managers only then.
+func foreign(cause metav1.StatusCause) bool {
+	return !slices.ContainsFunc(freeManagers, func(manager string) bool { return strings.Contains(cause.Message, strconv.Quote(manager)) })
+}
+
+// stillHolds says whether a plan still holds although somebody wrote the TalosCluster meanwhile: the hub writes status at any time. It
+// reads the object again.
+func (s *Service) stillHolds(ctx context.Context, start *Start, cluster *v1alpha1.TalosCluster, err error) bool {
+	if !apierrors.IsConflict(err) || len(owners(err)) > 0 || s.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster) != nil {
+		return false
+	}
+	declared := planners[start.Spec.Kind].Narrow(targets.Declared(cluster))
+	return declared == start.Declared || declared == start.Plan.Target
+}
+
+// owners are the field managers that an apply was refused for.
+func owners(err error) []metav1.StatusCause {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(status.Status().Details.Causes), func(c metav1.StatusCause) bool {
+		return c.Type != metav1.CauseTypeFieldManagerConflict
+	})
+}
+
+func refusalsOf(causes []metav1.StatusCause, start *Start) []plan.Refusal {
+	var refusals []plan.Refusal
+	for _, cause := range causes {
+		refusals = append(refusals, plan.Refusal{
+			Gate:    v1alpha1.SpecOwnedGate,
+			Message: fmt.Sprintf("%s of TalosCluster %s: %s", strings.TrimPrefix(cause.Field, "."), start.Facts.Cluster.Name, cause.Message),
+			Help:    "set it in the way in which it was set before, and then start with: " + start.Command(),
+		})
+	}
+	return refusals
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Marks of tools that keep objects as they are in Git. They belong to those tools.
+const (
+	argoTrackingAnnotation = "argocd.argoproj.io/tracking-id"
+	argoInstanceLabel      = "argocd.argoproj.io/instance"
+	commonInstanceLabel    = "app.kubernetes.io/instance"
+	commonManagedByLabel   = "app.kubernetes.io/managed-by"
+
+	fluxKustomizeLabel = "kustomize.toolkit.fluxcd.io/"
+	fluxHelmLabel      = "helm.toolkit.fluxcd.io/"
+	fluxReconcile      = "kustomize.toolkit.fluxcd.io/reconcile"
+	fluxDisabled       = "disabled"
+)
+
+// tracker names what keeps an object as it is in Git, and would undo a change; nothing if nobody does. kind is the object's.
+func tracker(object client.Object, kind string) string {
+	for _, ask := range []func(client.Object, string) string{
+		argoByAnnotation, // Argo CD marks what it applies, and not what was copied from it.
+		argoByLabel,      // It used to mark by a label that Helm sets as well.
+		fluxKustomization,
+		fluxHelmRelease,
+	} {
+		if who := ask(object, kind); who != "" {
+			return who
+		}
+	}
+	return ""
+}
+
+// argoByAnnotation reads "application:group/kind:namespace/name".
+func argoByAnnotation(object client.Object, kind string) string {
+	application, rest, ok := strings.Cut(object.GetAnnotations()[argoTrackingAnnotation], ":")
+	if !ok || application == "" {
+		return ""
+	}
+	_, of, _ := strings.Cut(rest, "/")
+	if of != fmt.Sprintf("%s:%s/%s", kind, object.GetNamespace(), object.GetName()) {
+		return "" // Copied with another object.
+	}
+	return fmt.Sprintf("Application %q of Argo CD", application)
+}
+
+func argoByLabel(object client.Object, _ string) string {
+	labels := object.GetLabels()
+	if application := labels[argoInstanceLabel]; application != "" {
+		return fmt.Sprintf("Application %q of Argo CD", application)
+	}
+	if application := labels[commonInstanceLabel]; application != "" && managedByArgo(object) {
+		return fmt.Sprintf("Application %q of Argo CD", application)
+	}
+	return ""
+}
+
+// managedByArgo says whether Argo CD, and not only Helm, put the label there.
+func managedByArgo(object client.Object) bool {
+	isArgo := func(name string) bool { return strings.HasPrefix(strings.ToLower(name), "argocd") }
+	return isArgo(object.GetLabels()[commonManagedByLabel]) ||
+		slices.ContainsFunc(object.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return isArgo(f.Manager) })
+}
+
+func fluxKustomization(object client.Object, _ string) string {
+	if object.GetAnnotations()[fluxReconcile] == fluxDisabled || object.GetLabels()[fluxReconcile] == fluxDisabled {
+		return "" // Flux was told to leave it alone.
+	}
+	return flux(object, "Kustomization", fluxKustomizeLabel)
+}
+
+func fluxHelmRelease(object client.Object, _ string) string {
+	return flux(object, "HelmRelease", fluxHelmLabel)
+}
+
+func flux(object client.Object, kind, prefix string) string {
+	labels := object.GetLabels()
+	if labels[prefix+"name"] == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s %q of Flux", kind, strings.TrimPrefix(labels[prefix+"namespace"]+"/"+labels[prefix+"name"], "/"))
+}

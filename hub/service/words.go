@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+)
+
+// Command is the command line that starts the same.
+func (s *Start) Command() string {
+	words := []string{"ichor"}
+	if node := s.Spec.Node; node != nil {
+		words = append(words, "node", actionWord(node.Action), node.Machine)
+	} else {
+		words = append(words, "upgrade", string(s.Spec.Kind), s.Plan.Target.TalosVersion)
+	}
+	words = append(words, "--namespace", s.Order.Cluster.Namespace, "--cluster", s.Spec.ClusterName)
+	if node := s.Spec.Node; node != nil && node.RebootMode != "" {
+		words = append(words, "--mode", strings.ToLower(string(node.RebootMode)))
+	}
+	if schematic := s.Order.Target.SchematicID; schematic != "" {
+		words = append(words, "--schematic", schematic)
+	}
+	if s.Spec.MaxUnavailable != nil {
+		words = append(words, "--max-unavailable", s.Spec.MaxUnavailable.String())
+	}
+	for _, override := range s.Spec.Overrides {
+		words = append(words, "--override", override.Gate+"="+override.Reason)
+	}
+	return shell(words)
+}
+
+var capitals = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// actionWord is an action as the command line writes it, such as restart-service.
+func actionWord(action v1alpha1.NodeAction) string {
+	return strings.ToLower(capitals.ReplaceAllString(string(action), "$1-$2"))
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9%+,./:=@_-]+$`)
+
+// shell quotes words for a POSIX shell.
+func shell(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = word
+		if !plainWord.MatchString(word) {
+			quoted[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+// describe says in words what a target is.
+func describe(target v1alpha1.OperationTarget) string {
+	var parts []string
+	for _, field := range specFields {
+		if value := field.of(target); value != "" {
+			parts = append(parts, field.name+" "+value)
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing else than it is"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// describeOrder says in words what an operation was ordered to do.
+func describeOrder(spec v1alpha1.TalosOperationSpec, target v1alpha1.OperationTarget) string {
+	what := describe(target)
+	if node := spec.Node; node != nil {
+		what = strings.TrimSpace(fmt.Sprintf("%s of %s %s", node.Action, node.Machine, node.RebootMode))
+	}
+	if spec.MaxUnavailable != nil {
+		what += ", at most " + spec.MaxUnavailable.String() + " workers at once"
+	}
+	return fmt.Sprintf("kind %s on cluster %s: %s", spec.Kind, spec.ClusterName, what)
+}
