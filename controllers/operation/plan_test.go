@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operation_test
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/service"
+	"ichor.maesh.dev/hub/providers/script"
+	"ichor.maesh.dev/hub/providers/talos"
+)
+
+// planned is an order, and what shows how it runs.
+type planned struct {
+	kind   v1alpha1.OperationKind
+	fleet  func(context SpecContext) *fleet
+	spec   v1alpha1.TalosOperationSpec
+	target v1alpha1.OperationTarget
+
+	// calls are, by stage, the first call that a machine gets in it.
+	calls map[string]string
+
+	// groups are those that the last stage is expected to have, so that a plan that is as wrong as the run is found out.
+	groups [][]string
+}
+
+// ordered is a target of three control planes and five workers with labels, a hold, and a leader that is not the first.
+func ordered(ctx SpecContext) *fleet {
+	f := newFleet(ctx, 3, 5)
+	f.leads(ctx, "cp2")
+	for name, mutate := range map[string]func(*v1alpha1.TalosMachine){
+		"c-cp3": func(m *v1alpha1.TalosMachine) { m.Labels[v1alpha1.UpgradeOrderLabel] = "1" },
+		"c-w4":  func(m *v1alpha1.TalosMachine) { m.Labels[v1alpha1.UpgradeOrderLabel] = "10" },
+		"c-w2":  func(m *v1alpha1.TalosMachine) { m.Labels[v1alpha1.UpgradeOrderLabel] = "9" },
+		"c-w3": func(m *v1alpha1.TalosMachine) {
+			m.Annotations = map[string]string{v1alpha1.UpgradeHoldAnnotation: "disk swap"}
+		},
+	} {
+		change(ctx, &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}, mutate)
+	}
+	return f
+}
+
+// leads makes a control plane the leader of etcd, and the TalosCluster tell so.
+func (f *fleet) leads(ctx SpecContext, name string) {
+	GinkgoHelper()
+	var leader uint64
+	f.talos.Change(f.addresses[name], func(_ *talos.Machine, e *talos.Etcd) { leader = e.MemberID })
+	for _, address := range f.addresses {
+		f.talos.Change(address, func(_ *talos.Machine, e *talos.Etcd) {
+			if e != nil {
+				e.Leader = leader
+			}
+		})
+	}
+	cluster := f.cluster()
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+	cluster.Status.EtcdLeader = "c-" + name
+	Expect(admin.Status().Update(ctx, cluster)).To(Succeed())
+}
+
+var plannedKinds = map[string]planned{
+	"an upgrade of Talos, with labels, a hold, a leader and a percentage of the workers": {
+		kind: v1alpha1.TalosKind, fleet: ordered,
+		spec:   v1alpha1.TalosOperationSpec{MaxUnavailable: ptr.To(intstr.FromString("40%"))}, // Of five workers, the held one included, two.
+		target: v1alpha1.OperationTarget{TalosVersion: newVersion},
+		calls:  map[string]string{"Pull": "PullImage", "Upgrade": "InstallImage"},
+		groups: [][]string{{"c-cp3"}, {"c-cp1"}, {"c-cp2"}, {"c-w4", "c-w2"}, {"c-w1", "c-w5"}},
+	},
+	"an upgrade of more machines than pull at once": {
+		kind: v1alpha1.TalosKind, fleet: func(ctx SpecContext) *fleet { return newFleet(ctx, 1, 11) },
+		spec:   v1alpha1.TalosOperationSpec{MaxUnavailable: ptr.To(intstr.FromInt32(8))},
+		target: v1alpha1.OperationTarget{TalosVersion: newVersion},
+		calls:  map[string]string{"Pull": "PullImage", "Upgrade": "InstallImage"},
+		groups: [][]string{{"c-cp1"}, {"c-w1", "c-w10", "c-w11", "c-w2", "c-w3", "c-w4", "c-w5", "c-w6"}, {"c-w7", "c-w8", "c-w9"}},
+	},
+	"a reboot of a machine that is held": {
+		kind: v1alpha1.NodeKind, fleet: ordered,
+		spec:   v1alpha1.TalosOperationSpec{Node: &v1alpha1.NodeParameters{Machine: "w3", Action: v1alpha1.RebootAction}},
+		calls:  map[string]string{"Reboot": "Reboot"},
+		groups: [][]string{{"c-w3"}},
+	},
+}
+
+var _ = Describe("A plan", func() {
+	It("is held to the run for every kind that there is", func(ctx SpecContext) {
+		covered := map[v1alpha1.OperationKind]bool{}
+		for _, row := range plannedKinds {
+			covered[row.kind] = true
+		}
+		Expect(slices.Sorted(maps.Keys(covered))).To(Equal(slices.Sorted(maps.Keys(newFleet(ctx, 1, 0).executors))))
+	})
+
+	for name, row := range plannedKinds {
+		It("names the groups in which machines go: "+name, func(ctx SpecContext) {
+			f := row.fleet(ctx)
+			spec := row.spec
+			spec.Kind, spec.ClusterName = row.kind, "c"
+			hub := &service.Service{Client: admin, Now: time.Now}
+			start, err := hub.Plan(ctx, service.Order{
+				Cluster: client.ObjectKey{Namespace: f.namespace, Name: "c"}, Spec: spec, Target: row.target,
+			})
+			Expect(err).NotTo(HaveOccurred())
+			groups := start.Groups()
+			Expect(groups[len(groups)-1]).To(Equal(row.groups))
+
+			stops := f.stopAll(start, row.calls)
+			f.startHub()
+			op := f.create(ctx, "planned", start.Spec)
+			for i, stage := range start.Plan.Stages {
+				f.runsInGroups(stops[stage.Name], groups[i])
+			}
+			Eventually(now(ctx, op), time.Minute).Should(And(beCompleted(), HaveField("Status.Held", start.Plan.Held)))
+		})
+	}
+})
+
+// stopAll stops, in each stage of a plan, every machine before its first call there.
+func (f *fleet) stopAll(start *service.Start, calls map[string]string) map[string]map[string]*script.Stop {
+	stops := map[string]map[string]*script.Stop{}
+	for _, stage := range start.Plan.Stages {
+		stops[stage.Name] = map[string]*script.Stop{}
+		for _, machine := range stage.Machines {
+			stops[stage.Name][machine] = f.talos.HangBefore(calls[stage.Name], f.addresses[machine[len("c-"):]])
+		}
+	}
+	return stops
+}
+
+// runsInGroups sees every machine of a group come to its first call before the first of the next does, and then lets the group go.
+func (f *fleet) runsInGroups(stops map[string]*script.Stop, groups [][]string) {
+	GinkgoHelper()
+	for i, group := range groups {
+		for _, machine := range group {
+			Eventually(stops[machine].Reached, time.Minute).Should(BeClosed(), "%s is in group %d", machine, i)
+		}
+		later := slices.Concat(groups[i+1:]...)
+		Consistently(func() []string {
+			return slices.DeleteFunc(slices.Clone(later), func(machine string) bool { return !closed(stops[machine].Reached) })
+		}, 200*time.Millisecond).Should(BeEmpty(), "nobody goes before group %d has gone", i)
+		for _, machine := range group {
+			stops[machine].Release()
+		}
+	}
+}
+
+func closed(signal <-chan struct{}) bool {
+	select {
+	case <-signal:
+		return true
+	default:
+		return false
+	}
+}
