@@ -37,6 +37,9 @@ type Options struct {
 	DataDir string
 	// Binary is started as the API server; by default it is the running one.
 	Binary string
+	// Hosts are the names and addresses that the hub's own server is asked for by. They get a certificate that signs itself; without any
+	// there is none.
+	Hosts []string
 	// Log takes the supervisor's messages. The API server's own go to apiserver.log in DataDir.
 	Log logr.Logger
 }
@@ -45,6 +48,7 @@ type Options struct {
 type Instance struct {
 	binary  string
 	dir     layout
+	hosts   []string
 	log     logr.Logger
 	backoff wait.Backoff // Paces restarts of the child.
 
@@ -109,7 +113,7 @@ func newInstance(o Options) (*Instance, error) {
 		}
 	}
 	return &Instance{
-		binary: o.Binary, dir: layout(dir), log: o.Log, backoff: restarts,
+		binary: o.Binary, dir: layout(dir), hosts: o.Hosts, log: o.Log, backoff: restarts,
 		stopping: make(chan struct{}), done: make(chan struct{}),
 	}, nil
 }
@@ -137,6 +141,9 @@ func (i *Instance) open(ctx context.Context) error {
 	if i.files, err = pki.Ensure(i.dir.pki(), time.Now()); err != nil {
 		return err
 	}
+	if err := i.ensureCertificate(); err != nil {
+		return err
+	}
 	if i.listener, err = listen(i.dir.port()); err != nil {
 		return err
 	}
@@ -150,6 +157,17 @@ func (i *Instance) writeKubeconfigs() error {
 	}
 	return writeKubeconfig(i.dir.hubKubeconfig(), i.server(), pki.HubUser, i.files.CA, i.files.Hub)
 }
+
+// ensureCertificate keeps the certificate of the hub's own server.
+func (i *Instance) ensureCertificate() error {
+	if len(i.hosts) == 0 {
+		return nil
+	}
+	return i.Certificate().Ensure(i.hosts, time.Now())
+}
+
+// Certificate are the files with the certificate of the hub's own server. It signs itself, and is renewed before it ends.
+func (i *Instance) Certificate() pki.SelfSigned { return pki.SelfSignedIn(i.dir.pki()) }
 
 func (i *Instance) server() string { return "https://" + i.listener.Addr().String() }
 

@@ -89,7 +89,7 @@ func (i *Instance) renewCertificates() {
 	if err == nil && renewed {
 		err = i.writeKubeconfigs()
 	}
-	if err != nil {
+	if err = errors.Join(err, i.ensureCertificate()); err != nil {
 		i.log.Error(err, "Failed to renew certificates, trying again later", "interval", renewInterval)
 	}
 }
