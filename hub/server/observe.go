@@ -21,8 +21,8 @@ import (
 	"ichor.maesh.dev/hub/hub/server/routes"
 )
 
-// debugLevel is the level of the access log: one line for every call.
-const debugLevel = 1
+// debugLevel is the level of the access log, one line for every call: what slog calls debug.
+const debugLevel = 4
 
 var (
 	// requests counts calls that are over.

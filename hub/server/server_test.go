@@ -209,7 +209,7 @@ func TestAnswersKeepOtherSitesOut(t *testing.T) {
 		header := w.get(t, path).header
 		g.Expect(header.Get("X-Frame-Options")).To(Equal("DENY"), path)
 		g.Expect(header.Get("X-Content-Type-Options")).To(Equal("nosniff"), path)
-		g.Expect(header.Get("Referrer-Policy")).To(Equal("no-referrer"), path)
+		g.Expect(header.Get("Referrer-Policy")).To(Equal("same-origin"), path)
 		g.Expect(header.Get("Content-Security-Policy")).To(ContainSubstring("frame-ancestors 'none'"), path)
 	}
 	for name, row := range map[string]struct {
