@@ -35,7 +35,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
 	}
-	root.AddCommand(newServeCommand(), newControlPlaneCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newLoginLinkCommand(), newControlPlaneCommand(), newVersionCommand())
 	return root
 }
 

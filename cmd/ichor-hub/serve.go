@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -31,6 +32,7 @@ type serveOptions struct {
 	imageFactory  string
 	deadlines     map[string]string
 	election      manager.Election
+	serving       servingOptions
 	log           logOptions
 }
 
@@ -42,9 +44,11 @@ func newServeCommand() *cobra.Command {
 		Long: `Run the hub.
 
 On Kubernetes it works with the cluster that --kubeconfig, $KUBECONFIG or its own pod names, and several replicas
-elect a leader. With --standalone it brings its own API server, which keeps everything in --data-dir.`,
+elect a leader; each of them serves on --listen. With --standalone it brings its own API server, which keeps
+everything in --data-dir, and prints where it serves and a link that signs in once.`,
 		Example: `  ichor-hub serve --standalone --data-dir /var/lib/ichor-hub
-  ichor-hub serve --kubeconfig ~/.kube/config`,
+  ichor-hub serve --tls-cert-file tls.crt --tls-private-key-file tls.key
+  ichor-hub serve --kubeconfig ~/.kube/config --listen 0`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := o.log.setUp(cmd.ErrOrStderr())
@@ -64,6 +68,7 @@ elect a leader. With --standalone it brings its own API server, which keeps ever
 	flags.StringVar(&o.imageFactory, "image-factory", manager.DefaultImageFactory, "host, and path if any, of the Image Factory that machines pull installers from")
 	flags.StringToStringVar(&o.deadlines, "step-deadline", nil, "deadline of a step instead of its own, such as Draining=30m; may be repeated")
 	o.addElectionTo(flags)
+	o.serving.addTo(cmd)
 	o.log.addTo(flags)
 	cmd.MarkFlagsRequiredTogether("standalone", "data-dir")
 	cmd.MarkFlagsMutuallyExclusive("standalone", "kubeconfig")
@@ -92,13 +97,30 @@ func (o *serveOptions) checkElection() error {
 	return nil
 }
 
-func (o serveOptions) run(cmd *cobra.Command, log logr.Logger) error {
-	if o.standalone {
-		return o.runStandalone(cmd, log)
-	}
-	if err := o.checkElection(); err != nil {
+func (o serveOptions) run(cmd *cobra.Command, log logr.Logger) (err error) {
+	if err := o.serving.check(o.standalone); err != nil {
 		return err
 	}
+	if !o.standalone {
+		if err := o.checkElection(); err != nil {
+			return err
+		}
+	}
+	listener, err := o.serving.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if listener != nil {
+		defer listener.Close() //nolint:errcheck // The server has closed it, unless nothing came so far.
+	}
+	if o.standalone {
+		return o.runStandalone(cmd, log, listener)
+	}
+	return o.runOnKubernetes(cmd.Context(), listener)
+}
+
+// runOnKubernetes runs the hub beside its other replicas.
+func (o serveOptions) runOnKubernetes(ctx context.Context, listener net.Listener) error {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
 	access := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
@@ -111,23 +133,31 @@ func (o serveOptions) run(cmd *cobra.Command, log logr.Logger) error {
 			return fmt.Errorf("finding the namespace of the election: %w", err)
 		}
 	}
-	return o.runHub(cmd.Context(), config, &o.election)
+	serving, err := o.serving.onKubernetes(ctx, config, o.election.Namespace, listener)
+	if err != nil {
+		return err
+	}
+	return o.runHub(ctx, config, &o.election, serving)
 }
 
 // runStandalone runs the hub on an API server of its own: the server is there before the hub and goes after it.
-func (o serveOptions) runStandalone(cmd *cobra.Command, log logr.Logger) (err error) {
-	instance, err := standalone.Start(cmd.Context(), standalone.Options{DataDir: o.dataDir, Log: log.WithName("standalone")})
+func (o serveOptions) runStandalone(cmd *cobra.Command, log logr.Logger, listener net.Listener) (err error) {
+	instance, err := standalone.Start(cmd.Context(), standalone.Options{DataDir: o.dataDir, Hosts: o.serving.hosts(), Log: log.WithName("standalone")})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, instance.Stop()) }()
 	fmt.Fprintf(cmd.OutOrStdout(), "Ready: export KUBECONFIG=%s\n", instance.Kubeconfig())
+	serving, err := o.serving.standalone(cmd.OutOrStdout(), o.dataDir, instance, listener)
+	if err != nil {
+		return err
+	}
 
 	// A hub without its API server has nothing to do.
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	go func() { cancel(instance.Wait()) }()
-	if err := o.runHub(ctx, instance.RESTConfig(), nil); err != nil {
+	if err := o.runHub(ctx, instance.RESTConfig(), nil, serving); err != nil {
 		return err
 	}
 	if cmd.Context().Err() == nil {
@@ -137,7 +167,7 @@ func (o serveOptions) runStandalone(cmd *cobra.Command, log logr.Logger) (err er
 }
 
 // runHub runs the hub on a management cluster until ctx is done. Standalone, the lock of the data directory is the leadership.
-func (o serveOptions) runHub(ctx context.Context, config *rest.Config, election *manager.Election) error {
+func (o serveOptions) runHub(ctx context.Context, config *rest.Config, election *manager.Election, serving *manager.Serving) error {
 	deadlines, err := parseDeadlines(o.deadlines)
 	if err != nil {
 		return err
@@ -149,6 +179,7 @@ func (o serveOptions) runHub(ctx context.Context, config *rest.Config, election 
 		Election:           election,
 		ImageFactory:       o.imageFactory,
 		Deadlines:          deadlines,
+		Serve:              serving,
 	})
 }
 

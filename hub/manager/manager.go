@@ -76,6 +76,9 @@ type Options struct {
 	// Probes say how often targets are probed; zero takes the default.
 	Probes observe.Options
 
+	// Serve serves the hub's services; nil serves nothing.
+	Serve *Serving
+
 	// SharedProcess lets several managers run in one process, at once or one after the other, as tests do. Controllers of the same name
 	// then share their metrics.
 	SharedProcess bool
@@ -120,7 +123,14 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err := setUp(running, mgr, o, fence); err != nil {
 		return err
 	}
-	if err := mgr.Start(running); err != nil {
+	served, err := serve(running, mgr, config, o.Serve, fence)
+	if err != nil {
+		return err
+	}
+	err = mgr.Start(running)
+	fence(err)
+	<-served
+	if err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
 	}
 	if ctx.Err() == nil {

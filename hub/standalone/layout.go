@@ -15,3 +15,6 @@ func (l layout) port() string          { return filepath.Join(string(l), "port")
 func (l layout) pki() string           { return filepath.Join(string(l), "pki") }
 func (l layout) kubeconfig() string    { return filepath.Join(string(l), "kubeconfig") }
 func (l layout) hubKubeconfig() string { return filepath.Join(string(l), "hub.kubeconfig") }
+func (l layout) url() string           { return filepath.Join(string(l), "url") }
+func (l layout) sessionKey() string    { return filepath.Join(string(l), "session.key") }
+func (l layout) loginLinks() string    { return filepath.Join(string(l), "login-links") }
