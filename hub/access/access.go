@@ -91,11 +91,11 @@ func (a *Access) Session(ctx context.Context) (*service.Session, error) {
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInternal, err)
 	}
-	return &service.Session{Caller: caller, Client: c, Rights: rights{reviewer: a.reviewer, caller: caller}}, nil
+	return &service.Session{Caller: caller, Client: c, Live: c.Client, Rights: rights{reviewer: a.reviewer, caller: caller}}, nil
 }
 
 // client is the client of a caller. One is kept for as long as the caller is the same in everything that the management API decides on.
-func (a *Access) client(caller auth.Caller) (client.Client, error) {
+func (a *Access) client(caller auth.Caller) (*guarded, error) {
 	as, err := impersonation(caller)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (a *Access) client(caller auth.Caller) (client.Client, error) {
 		return nil, err
 	}
 	if kept, ok := a.clients.Get(key); ok {
-		return kept.(client.Client), nil
+		return kept.(*guarded), nil
 	}
 	writer, err := client.New(a.options.Config, client.Options{
 		HTTPClient: &http.Client{Transport: transport.NewImpersonatingRoundTripper(as, a.base), Timeout: requestTimeout},

@@ -143,7 +143,8 @@ func (w *world) grant(group string, verbs, groups, resources []string, names ...
 	}
 	w.Expect(w.admin.Create(w.ctx, binding)).To(Succeed())
 	// The API server's own authorizer reads roles from informers.
-	what := authorizationv1.ResourceAttributes{Namespace: w.namespace, Verb: verbs[0], Group: groups[0], Resource: resources[0]}
+	resource, subresource, _ := strings.Cut(resources[0], "/")
+	what := authorizationv1.ResourceAttributes{Namespace: w.namespace, Verb: verbs[0], Group: groups[0], Resource: resource, Subresource: subresource}
 	if len(names) > 0 {
 		what.Name = names[0]
 	}
@@ -323,9 +324,23 @@ func TestWritesAreTheCallers(t *testing.T) {
 	}))
 
 	w.grant(w.group(), []string{"create"}, ours, []string{"talosoperations"})
+	w.grant(w.group(), []string{v1alpha1.StartVerb}, ours, []string{"talosoperations/talos"})
 	w.Expect(w.session(w.ada()).Client.Create(w.ctx, operation(w.namespace))).To(Succeed())
 	err := w.session(auth.Caller{Name: "mallory", Groups: []string{"system:authenticated"}}).Client.Create(w.ctx, operation(w.namespace))
 	w.Expect(err).To(MatchError(ContainSubstring(`User "mallory" cannot create resource "talosoperations"`)))
+}
+
+// What is about to be changed is read past the informers, and as the caller as well.
+func TestLiveReadsAreTheCallers(t *testing.T) {
+	w := newWorld(t)
+	w.grant(w.group(), append(reads, "create"), ours, []string{"talosoperations"})
+	w.grant(w.group(), []string{v1alpha1.StartVerb}, ours, []string{"talosoperations/talos"})
+	live := w.session(w.ada()).Live
+	made := operation(w.namespace)
+	w.Expect(live.Create(w.ctx, made)).To(Succeed())
+	w.Expect(live.Get(w.ctx, client.ObjectKeyFromObject(made), &v1alpha1.TalosOperation{})).To(Succeed())
+	w.Expect(apierrors.IsForbidden(live.List(w.ctx, &v1alpha1.TalosOperationList{}, client.InNamespace(w.other)))).To(BeTrue())
+	w.Expect(w.reader.read()).To(BeEmpty())
 }
 
 // A request that names nobody would be one of the hub itself, which may do more than most.

@@ -19,6 +19,7 @@ import (
 
 // guarded is the client of one caller: it writes as the caller, and reads as the caller what the informers do not have.
 type guarded struct {
+	// Client is the caller's own, past the informers.
 	client.Client
 
 	informers client.Reader

@@ -126,12 +126,12 @@ func rightsOf(ctx context.Context, rights Rights, namespace string, everywhere *
 		Namespace: namespace,
 		Read:      everywhere.GetRead() || ask.own(ctx, clustersResource, "", "list"),
 		Operate:   everywhere.GetOperate() || ask.own(ctx, operationsResource, "", "create", "patch", "delete"),
-		Override:  everywhere.GetOverride() || ask.own(ctx, operationsResource, "", "override"),
+		Override:  everywhere.GetOverride() || ask.own(ctx, operationsResource, "", v1alpha1.OverrideVerb),
 		Machines:  everywhere.GetMachines() || ask.own(ctx, machinesResource, "", "patch"),
 		Clusters:  everywhere.GetClusters() || ask.clusters(ctx),
 	}
-	for _, verb := range startVerbs() {
-		if slices.Contains(everywhere.GetStart(), verb) || ask.own(ctx, operationsResource, verb, "start") {
+	for _, verb := range v1alpha1.StartSubresources() {
+		if slices.Contains(everywhere.GetStart(), verb) || ask.own(ctx, operationsResource, verb, v1alpha1.StartVerb) {
 			answer.Start = append(answer.Start, verb)
 		}
 	}
@@ -173,18 +173,4 @@ func (a *asker) may(ctx context.Context, group, resource, subresource string, ve
 		}
 	}
 	return true
-}
-
-// startVerbs are the subresources of talosoperations that the planners ask verb start of, sorted.
-func startVerbs() []string {
-	specs := []v1alpha1.TalosOperationSpec{
-		{Kind: v1alpha1.TalosKind},
-		{Kind: v1alpha1.NodeKind, Node: &v1alpha1.NodeParameters{Action: v1alpha1.RebootAction}},
-	}
-	verbs := make([]string, 0, len(specs))
-	for _, spec := range specs {
-		verbs = append(verbs, planners[spec.Kind].Traits(spec).StartVerb)
-	}
-	slices.Sort(verbs)
-	return verbs
 }

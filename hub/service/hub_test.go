@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/auth"
 	"ichor.maesh.dev/hub/hub/fleet"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
@@ -107,13 +108,13 @@ func TestSessionOfWhoMayEverything(t *testing.T) {
 	} {
 		b.may = append(b.may, ": "+right)
 	}
-	for _, verb := range startVerbs() {
+	for _, verb := range v1alpha1.StartSubresources() {
 		b.may = append(b.may, ": start talosoperations/"+verb)
 	}
 	session := rightsOfSession(t, b, "a")
 	g.Expect(session.GetExpireTime()).To(BeNil(), "a token of the management API says nothing of its end")
 	rights := session.GetRights()[0]
-	g.Expect(rights.GetStart()).To(Equal(startVerbs()))
+	g.Expect(rights.GetStart()).To(Equal(v1alpha1.StartSubresources()))
 	g.Expect(rights.GetRead() && rights.GetOperate() && rights.GetOverride() && rights.GetMachines() && rights.GetClusters()).To(BeTrue())
 	for _, asked := range b.asked {
 		g.Expect(asked).To(HavePrefix(": "))

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"ichor.maesh.dev/hub/config/rbac"
 	"ichor.maesh.dev/hub/hub/auth"
 	"ichor.maesh.dev/hub/hub/auth/session"
 )
@@ -19,7 +20,7 @@ const (
 	User = "ichor-admin"
 
 	// Group is the group of User.
-	Group = "ichor:admins"
+	Group = rbac.AdminsGroup
 
 	maxBody = 4 << 10
 )
