@@ -226,7 +226,7 @@ func (w *watch) take(ctx context.Context, changes []fleet.Change) error {
 	for i := range changes {
 		namespace := changes[i].Key.Namespace
 		if _, asked := w.views[namespace]; !asked && len(w.named) == 0 {
-			if err := w.look(ctx, namespace); err != nil { // The first of its namespace.
+			if err := w.look(ctx, namespace); err != nil { // The first of its namespace, or the last: there may be none by now.
 				return err
 			}
 		}
@@ -259,12 +259,12 @@ func (w *watch) look(ctx context.Context, more ...string) error {
 	return w.adjust(before, token)
 }
 
-// concerned are the namespaces to ask about: those that there are, and those that there were, since changes in them may have to be sent yet.
+// concerned are the namespaces to ask about: those that there are, and those that there were when a change happened.
 func (w *watch) concerned(more []string) []string {
 	if len(w.named) > 0 {
 		return w.named
 	}
-	namespaces := slices.Concat(w.namespaces(), slices.Collect(maps.Keys(w.views)), more)
+	namespaces := slices.Concat(w.namespaces(), more)
 	slices.Sort(namespaces)
 	return slices.Compact(namespaces)
 }

@@ -309,6 +309,21 @@ func TestResumeOfAnUnfinishedBeginning(t *testing.T) {
 	})
 }
 
+// What changes while the beginning is being sent is sent after it.
+func TestChangeWhileTheBeginningIsSent(t *testing.T) {
+	inBubble(t, two(), func(w *fleetWorld) {
+		slow := w.watchAll(&pb.WatchOperationsRequest{}, 0)
+		w.g.Expect(said(<-slow.responses)).To(Equal("up"))
+		w.fleet.Apply(opOf("a", "up", "c1", stands("StepFailed", "why")), opOf("a", "new", "c1"))
+		w.fleet.Delete(opOf("b", "boot", "c2"))
+		var words []string
+		for range 5 {
+			words = append(words, said(<-slow.responses))
+		}
+		w.g.Expect(words).To(Equal([]string{"boot", "synced", "up", "new", "no boot"}))
+	})
+}
+
 func TestRightsOfAWatch(t *testing.T) {
 	inBubble(t, two(), func(w *fleetWorld) {
 		w.rights.deny("talosoperations b")
@@ -457,6 +472,7 @@ func TestWatchClustersWithMachines(t *testing.T) {
 		without.expect("c1, c2, c3, synced")
 		urgent := w.watchFleet(&pb.WatchClustersRequest{Machines: true, Filter: &pb.ClusterFilter{MinAttention: pb.Attention_ATTENTION_SOON}})
 		urgent.expect("c1, c1-cp-1, c1-w-1, synced")
+		all.heard()
 
 		held := machineOf("b", "c3-w-1", "c3", v1alpha1.WorkerRole, func(m *v1alpha1.TalosMachine) {
 			m.Annotations = map[string]string{v1alpha1.UpgradeHoldAnnotation: "a disk is slow"}
@@ -467,7 +483,12 @@ func TestWatchClustersWithMachines(t *testing.T) {
 		urgent.expect("")
 
 		w.fleet.Apply(clusterOf("b", "c3", expires)) // It enters the filter, and with it its machines.
-		urgent.expect("c3, c3-w-1")
+		synctest.Wait()
+		first := <-urgent.responses
+		w.g.Expect(said(first)).To(Equal("c3"))
+		urgent.expect("c3-w-1")
+		filter := &pb.ClusterFilter{MinAttention: pb.Attention_ATTENTION_SOON}
+		w.watchFleet(&pb.WatchClustersRequest{Machines: true, Filter: filter, ResumeToken: first.GetResumeToken()}).expect("c3, c3-w-1, synced")
 		all.expect("c3")
 		before := urgent.token
 		w.fleet.Delete(held)
@@ -477,7 +498,7 @@ func TestWatchClustersWithMachines(t *testing.T) {
 		w.fleet.Apply(machineOf("b", "c3-w-2", "c3", v1alpha1.WorkerRole))
 		urgent.expect("")
 		urgent.stop()
-		again := w.watchFleet(&pb.WatchClustersRequest{Machines: true, Filter: &pb.ClusterFilter{MinAttention: pb.Attention_ATTENTION_SOON}, ResumeToken: before})
+		again := w.watchFleet(&pb.WatchClustersRequest{Machines: true, Filter: filter, ResumeToken: before})
 		again.expect("c3, no c3-w-1, no c3, synced")
 
 		all.heard()
