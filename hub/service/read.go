@@ -99,37 +99,32 @@ func (r *reading) namespaces() []string {
 	return r.fleet.Namespaces()
 }
 
-// readable are the namespaces in which the caller may read a resource. One that was asked for by name and may not be read is an error, since
-// to leave out all that was asked for would say that there is nothing.
-func (r *reading) readable(ctx context.Context, resource string) (map[string]bool, []*pb.Failure, error) {
-	readable, failures := r.Rights.Readable(ctx, resource, r.namespaces())
-	for _, namespace := range r.named {
-		if !readable[namespace] && !slices.ContainsFunc(failures, func(f *pb.Failure) bool { return f.GetScope().GetNamespace() == namespace }) {
-			return nil, nil, r.denied(resource, namespace)
+// look asks what the caller may read. A namespace that was asked for by name and may not be read is an error, since to leave out all that was
+// asked for would say that there is nothing. What could not be judged is among the failures of the call then, and left out.
+func (r *reading) look(ctx context.Context, audience ...string) (views, error) {
+	seen := views{}
+	for i, resource := range audience {
+		readable, failures := r.Rights.Readable(ctx, resource, r.namespaces())
+		r.failures = slices.Concat(r.failures, failures)
+		for _, namespace := range r.namespaces() {
+			if readable[namespace] {
+				seen[namespace] |= 1 << i
+			} else if i == 0 && len(r.named) > 0 && !slices.ContainsFunc(failures, func(f *pb.Failure) bool { return f.GetScope().GetNamespace() == namespace }) {
+				return nil, r.denied(resource, namespace)
+			}
 		}
 	}
-	return readable, failures, nil
+	r.mark = seen.fingerprint()
+	return seen, nil
 }
 
 func (r *reading) denied(resource, namespace string) error {
 	return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("user %q may not list %s in namespace %q", r.Caller.Name, resource, namespace))
 }
 
-// list are the items of a list that the caller may read. What could not be judged is among the failures of the call then.
-func list[M referred](ctx context.Context, r *reading, resource string, items []M) ([]M, error) {
-	readable, failures, err := r.readable(ctx, resource)
-	if err != nil {
-		return nil, err
-	}
-	r.failures = slices.Concat(r.failures, failures)
-	seen := views{}
-	for _, namespace := range r.namespaces() {
-		if readable[namespace] {
-			seen[namespace] = 1
-		}
-	}
-	r.mark = seen.fingerprint()
-	return slices.DeleteFunc(items, func(item M) bool { return !readable[item.GetRef().GetNamespace()] }), nil
+// those are the items of a list that the caller may read and a filter selects.
+func those[M referred](items []M, seen views, selected selection[M]) []M {
+	return slices.DeleteFunc(items, func(item M) bool { return !seen.sees(item.GetRef().GetNamespace(), 0) || !selected.selects(item) })
 }
 
 // mayGet asks whether the caller may read one object.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
@@ -27,11 +28,15 @@ func (s *Server) ListClusters(ctx context.Context, request *connect.Request[pb.L
 	if err != nil {
 		return nil, err
 	}
-	all, revision := r.fleet.Clusters()
-	all, err = list(ctx, r, clustersResource, slices.DeleteFunc(all, func(c *pb.Cluster) bool { return !selected.selects(c) }))
+	seen, err := r.look(ctx, clustersResource, operationsResource)
 	if err != nil {
 		return nil, err
 	}
+	all, revision := r.fleet.Clusters()
+	for i := range all {
+		all[i] = seen.cluster(all[i])
+	}
+	all = those(all, seen, selected)
 	part, next := cut(all, by, page)
 	return connect.NewResponse(&pb.ListClustersResponse{
 		Clusters: part, NextPageToken: next, TotalSize: size(all), Failures: r.failures, ResumeToken: r.token(revision),
@@ -71,10 +76,34 @@ func (s *Server) GetCluster(ctx context.Context, request *connect.Request[pb.Get
 		return nil, r.missing("cluster", key, "ichor cluster list")
 	}
 	response := &pb.GetClusterResponse{Cluster: cluster}
+	if readable, _ := r.Rights.Readable(ctx, operationsResource, r.named); !readable[key.Namespace] {
+		response.Cluster = withoutOperations(cluster)
+	}
 	if readable, _ := r.Rights.Readable(ctx, machinesResource, r.named); readable[key.Namespace] {
 		response.Machines = r.fleet.MachinesOf(key)
 	}
 	return connect.NewResponse(response), nil
+}
+
+// cluster is a cluster as a caller sees it whose second resource are the operations.
+func (v views) cluster(cluster *pb.Cluster) *pb.Cluster {
+	if cluster == nil || v.sees(cluster.GetRef().GetNamespace(), 1) {
+		return cluster
+	}
+	return withoutOperations(cluster)
+}
+
+// withoutOperations is a cluster for somebody who may not read operations. Who holds its lock is in the status of the cluster itself.
+func withoutOperations(cluster *pb.Cluster) *pb.Cluster {
+	if len(cluster.GetOperations()) == 0 {
+		return cluster
+	}
+	rest := proto.CloneOf(cluster)
+	rest.Operations = nil
+	if slices.ContainsFunc(cluster.GetOperations(), func(op *pb.OperationSummary) bool { return op.GetAttention() == cluster.GetAttention() }) {
+		rest.Attention, rest.AttentionReason = pb.Attention_ATTENTION_UNSPECIFIED, "" // It may be an operation's.
+	}
+	return rest
 }
 
 // ListMachines lists machines of every cluster, or of some.
@@ -102,11 +131,12 @@ func (s *Server) ListMachines(ctx context.Context, request *connect.Request[pb.L
 	if err != nil {
 		return nil, err
 	}
-	all, _ := r.fleet.Machines()
-	all, err = list(ctx, r, machinesResource, slices.DeleteFunc(all, func(m *pb.Machine) bool { return !selected.selects(m) }))
+	seen, err := r.look(ctx, machinesResource)
 	if err != nil {
 		return nil, err
 	}
+	all, _ := r.fleet.Machines()
+	all = those(all, seen, selected)
 	part, next := cut(all, by, page)
 	return connect.NewResponse(&pb.ListMachinesResponse{Machines: part, NextPageToken: next, TotalSize: size(all), Failures: r.failures}), nil
 }

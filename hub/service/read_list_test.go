@@ -447,6 +447,37 @@ func TestGetCluster(t *testing.T) {
 	})
 }
 
+// Who may not read operations does not read of them in a cluster, nor finds it by them.
+func TestOperationsThatMayNotBeRead(t *testing.T) {
+	w := newFleetWorld(t, clusterOf("a", "c1"), opOf("a", "up", "c1", stands("StepFailed", "the disk is full; then")))
+	lists := func(filter *pb.ClusterFilter) []*pb.Cluster {
+		answer, err := w.ListClusters(t.Context(), connect.NewRequest(&pb.ListClustersRequest{Filter: filter}))
+		w.g.Expect(err).NotTo(HaveOccurred())
+		return answer.Msg.GetClusters()
+	}
+	urgent := &pb.ClusterFilter{MinAttention: pb.Attention_ATTENTION_FAILED}
+	shown := lists(urgent)[0]
+	w.g.Expect(shown.GetOperations()).To(HaveLen(1))
+	w.g.Expect(shown.GetAttentionReason()).To(ContainSubstring("disk"))
+
+	w.rights.deny("talosoperations a")
+	w.g.Expect(lists(urgent)).To(BeEmpty())
+	w.g.Expect(lists(&pb.ClusterFilter{Text: "disk"})).To(BeEmpty())
+	answer, err := w.GetCluster(t.Context(), connect.NewRequest(&pb.GetClusterRequest{Ref: &pb.Reference{Namespace: "a", Name: "c1"}}))
+	w.g.Expect(err).NotTo(HaveOccurred())
+	for _, hidden := range []*pb.Cluster{lists(nil)[0], answer.Msg.GetCluster()} {
+		w.g.Expect(hidden.GetOperations()).To(BeEmpty())
+		w.g.Expect(hidden.GetAttention()).To(Equal(pb.Attention_ATTENTION_UNSPECIFIED))
+		w.g.Expect(hidden.GetAttentionReason()).To(BeEmpty())
+	}
+	w.g.Expect(shown.GetOperations()).To(HaveLen(1), "what was given out does not change")
+
+	w.rights.deny()
+	w.fleet.Apply(clusterOf("a", "c1", expires), opOf("a", "up", "c1", stands("ClusterLockHeld", "it is held; then")))
+	w.rights.deny("talosoperations a")
+	w.g.Expect(lists(nil)[0].GetAttention()).To(Equal(pb.Attention_ATTENTION_SOON), "that is the cluster's own")
+}
+
 func TestListMachines(t *testing.T) {
 	for name, row := range map[string]struct {
 		request *pb.ListMachinesRequest

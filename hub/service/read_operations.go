@@ -34,11 +34,12 @@ func (s *Server) ListOperations(ctx context.Context, request *connect.Request[pb
 	if err != nil {
 		return nil, err
 	}
-	all, revision := r.fleet.Operations()
-	all, err = list(ctx, r, operationsResource, slices.DeleteFunc(all, func(op *pb.Operation) bool { return !selected.selects(op) }))
+	seen, err := r.look(ctx, operationsResource)
 	if err != nil {
 		return nil, err
 	}
+	all, revision := r.fleet.Operations()
+	all = those(all, seen, selected)
 	part, next := cut(all, by, page)
 	return connect.NewResponse(&pb.ListOperationsResponse{
 		Operations: part, NextPageToken: next, TotalSize: size(all), Failures: r.failures, ResumeToken: r.token(revision),

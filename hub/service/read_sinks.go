@@ -125,7 +125,7 @@ func (s *Server) watchClusters(ctx context.Context, request *pb.WatchClustersReq
 	if err != nil {
 		return err
 	}
-	audience := []string{clustersResource}
+	audience := []string{clustersResource, operationsResource}
 	if request.GetMachines() {
 		audience = append(audience, machinesResource)
 	}
@@ -142,6 +142,7 @@ type clusterSink struct {
 func (s *clusterSink) all(w *watch, in func(string) bool, token string) (uint64, error) {
 	all, revision := w.fleet.Clusters()
 	for _, cluster := range inOrder(all) {
+		cluster = w.views.cluster(cluster)
 		if !in(cluster.GetRef().GetNamespace()) || !w.views.sees(cluster.GetRef().GetNamespace(), 0) || !s.selected.selects(cluster) {
 			continue
 		}
@@ -173,13 +174,13 @@ func (s *clusterSink) entered(w *watch, cluster *pb.Cluster, before, after strin
 }
 
 func (s *clusterSink) sendsMachines(w *watch, namespace string) bool {
-	return s.machines && w.views.sees(namespace, 1)
+	return s.machines && w.views.sees(namespace, 2)
 }
 
 func (s *clusterSink) drop(w *watch, namespace, token string) error {
 	all, _ := w.fleet.Clusters()
 	for _, cluster := range inOrder(all) {
-		if cluster.GetRef().GetNamespace() == namespace && s.selected.selects(cluster) {
+		if cluster.GetRef().GetNamespace() == namespace { // Which of them were selected depends on what was seen of them.
 			if err := s.removed(w, cluster.GetRef(), token); err != nil {
 				return err
 			}
@@ -189,16 +190,17 @@ func (s *clusterSink) drop(w *watch, namespace, token string) error {
 }
 
 func (s *clusterSink) change(w *watch, change *fleet.Change, before, after string) error {
-	was := change.ClusterBefore != nil && s.selected.selects(change.ClusterBefore)
-	is := change.Cluster != nil && s.selected.selects(change.Cluster)
+	clusterBefore, cluster, of := w.views.cluster(change.ClusterBefore), w.views.cluster(change.Cluster), w.views.cluster(change.Of)
+	was := clusterBefore != nil && s.selected.selects(clusterBefore)
+	is := cluster != nil && s.selected.selects(cluster)
 	switch {
 	case is && was:
-		return s.say(w, &pb.WatchClustersResponse{Event: &pb.WatchClustersResponse_Changed{Changed: change.Cluster}, ResumeToken: after})
+		return s.say(w, &pb.WatchClustersResponse{Event: &pb.WatchClustersResponse_Changed{Changed: cluster}, ResumeToken: after})
 	case is:
-		return s.entered(w, change.Cluster, before, after)
+		return s.entered(w, cluster, before, after)
 	case was:
 		return s.removed(w, change.ClusterBefore.GetRef(), after)
-	case change.Of == nil, !s.sendsMachines(w, change.Key.Namespace), !s.selected.selects(change.Of):
+	case of == nil, !s.sendsMachines(w, change.Key.Namespace), !s.selected.selects(of):
 		return nil
 	case change.Machine != nil:
 		return s.say(w, &pb.WatchClustersResponse{Event: &pb.WatchClustersResponse_MachineChanged{MachineChanged: change.Machine}, ResumeToken: after})

@@ -512,6 +512,28 @@ func TestWatchClustersWithMachines(t *testing.T) {
 	})
 }
 
+func TestWatchClustersWithoutOperations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFleetWorld(t, clusterOf("a", "c1"))
+		w.rights.deny("talosoperations a")
+		urgent := w.watchFleet(&pb.WatchClustersRequest{Filter: &pb.ClusterFilter{MinAttention: pb.Attention_ATTENTION_FAILED}})
+		all := w.watchFleet(&pb.WatchClustersRequest{})
+		urgent.expect("synced")
+		all.expect("c1, synced")
+		w.fleet.Apply(opOf("a", "up", "c1", stands("StepFailed", "why")))
+		urgent.expect("")
+		synctest.Wait()
+		w.g.Expect((<-all.responses).GetChanged().GetOperations()).To(BeEmpty())
+		w.rights.deny()
+		pass(defaultRights)
+		urgent.expect("no c1, c1")
+		all.expect("no c1, c1")
+		w.rights.deny("talosoperations a")
+		pass(defaultRights)
+		urgent.expect("no c1")
+	})
+}
+
 // Many watch, some slowly, while much changes: what each of them knows in the end is what there is.
 func TestTwoHundredWatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
