@@ -97,8 +97,10 @@ func (s *Server) watch(ctx context.Context, r *reading, token string, to sink, a
 	w.options.Rights = cmp.Or(w.options.Rights, defaultRights)
 	w.quiet = time.NewTimer(w.options.Heartbeat)
 	defer w.quiet.Stop()
-	if len(r.failures) > 0 {
-		return connect.NewError(connect.CodeUnavailable, errors.New(r.failures[0].GetMessage()))
+	for _, failure := range r.failures {
+		if failure.GetCode() != connect.CodePermissionDenied.String() { // What may not be read is left out; what could not be read may come.
+			return connect.NewError(connect.CodeUnavailable, errors.New(failure.GetMessage()))
+		}
 	}
 	if err := w.look(ctx); err != nil {
 		return err

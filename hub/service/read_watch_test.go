@@ -441,7 +441,9 @@ func TestEndsOfAWatch(t *testing.T) {
 		gone := errors.New("nobody reads")
 		err := w.watchOperations(t.Context(), &pb.WatchOperationsRequest{}, func(*pb.WatchOperationsResponse) error { return gone })
 		w.g.Expect(err).To(MatchError(gone))
-		w.failures = []*pb.Failure{{Message: "listing talosoperations: broken"}}
+		w.failures = []*pb.Failure{{Code: "permission_denied", Message: "listing clusters: forbidden"}}
+		w.watchAll(&pb.WatchOperationsRequest{}, pace).expect("up, boot, synced")
+		w.failures = append(w.failures, &pb.Failure{Code: "unavailable", Message: "listing talosoperations: broken"})
 		w.expectCode(w.watchAll(&pb.WatchOperationsRequest{}, pace).end(), connect.CodeUnavailable, "broken")
 		w.expectCode(w.watchAll(&pb.WatchOperationsRequest{Filter: &pb.OperationFilter{LabelSelector: "!"}}, pace).end(), connect.CodeInvalidArgument)
 	})
