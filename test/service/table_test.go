@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+// Package service_test holds the services of a hub to what they answer, over any transport and on a real management API.
+package service_test
 
 import (
 	"net/http"

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/auth"
+	"ichor.maesh.dev/hub/hub/fleet"
+	"ichor.maesh.dev/hub/hub/scheme"
+	"ichor.maesh.dev/hub/hub/service"
+	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
+	"ichor.maesh.dev/hub/test/framework"
+)
+
+const (
+	namespace = "default"
+	running   = "v1.13.9"
+	wanted    = "v1.14.1"
+	schematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+)
+
+// user is a Backend of whoever a client is.
+type user struct {
+	name   string
+	client client.Client
+}
+
+// Session implements service.Backend.
+func (u user) Session(context.Context) (*service.Session, error) {
+	return &service.Session{Caller: auth.Caller{Name: u.name}, Client: u.client, Live: u.client}, nil
+}
+
+// Fleet implements service.Backend.
+func (u user) Fleet(context.Context, ...string) (*fleet.Fleet, []*pb.Failure, error) {
+	return nil, nil, errors.New("nothing here reads")
+}
+
+// hub is a server on a real management API.
+type hub struct {
+	*WithT
+	config *rest.Config
+	admin  client.Client
+}
+
+func (h *hub) as(name string, groups ...string) *service.Server {
+	config := rest.CopyConfig(h.config)
+	if name != "" {
+		config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
+	}
+	made, err := client.New(config, client.Options{Scheme: scheme.New()})
+	h.Expect(err).NotTo(HaveOccurred())
+	return &service.Server{Backend: user{name, made}, Now: time.Now}
+}
+
+// TestOnTheManagementAPI is about what only a real API server does: it knows whose fields are whose, and who may what.
+func TestOnTheManagementAPI(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	plane, err := framework.StartPlane(ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(plane.Stop()).To(Succeed()) })
+	admin, err := client.New(plane.Config, client.Options{Scheme: scheme.New()})
+	g.Expect(err).NotTo(HaveOccurred())
+	for name, test := range map[string]func(*hub, context.Context){
+		"a start writes its own fields":                       (*hub).ownFields,
+		"what somebody else owns is left alone":               (*hub).foreignFields,
+		"what the hub owned under another name is taken over": (*hub).formerFields,
+		"a trial writes nothing":                              (*hub).trial,
+		"the same call at once is one operation":              (*hub).atOnce,
+		"who may only read changes nothing":                   (*hub).reader,
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(&hub{WithT: NewWithT(t), config: plane.Config, admin: admin}, t.Context())
+		})
+	}
+}
+
+// cluster makes a cluster of one worker, whose TalosCluster belongs to a field manager.
+func (h *hub) cluster(ctx context.Context, manager string, spec v1alpha1.TalosClusterSpec) *v1alpha1.TalosCluster {
+	cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "c-"}, Spec: spec}
+	h.Expect(h.admin.Create(ctx, cluster, client.FieldOwner(manager))).To(Succeed())
+	machine := &v1alpha1.TalosMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Name + "-w-1", Labels: map[string]string{"cluster.x-k8s.io/cluster-name": cluster.Name}},
+		Spec:       v1alpha1.TalosMachineSpec{ClusterName: cluster.Name, Role: v1alpha1.WorkerRole, Address: "10.0.0.1", Approval: v1alpha1.Approved},
+	}
+	h.Expect(h.admin.Create(ctx, machine)).To(Succeed())
+	machine.Status = v1alpha1.TalosMachineStatus{NodeName: "w-1", TalosVersion: running, SchematicID: schematic}
+	h.Expect(h.admin.Status().Update(ctx, machine)).To(Succeed())
+	return cluster
+}
+
+// upgrade starts an upgrade of a cluster, under a key.
+func upgrade(cluster, version, key string, change ...func(*pb.CreateOperationRequest)) *connect.Request[pb.CreateOperationRequest] {
+	request := &pb.CreateOperationRequest{IdempotencyKey: key, Order: &pb.OperationOrder{
+		Cluster: &pb.Reference{Namespace: namespace, Name: cluster}, Kind: pb.OperationKind_OPERATION_KIND_TALOS,
+		Target: &pb.OperationTarget{TalosVersion: version},
+	}}
+	for _, c := range change {
+		c(request)
+	}
+	return connect.NewRequest(request)
+}
+
+func (h *hub) read(ctx context.Context, cluster *v1alpha1.TalosCluster) {
+	h.Expect(h.admin.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+}
+
+// applied are the fields of the spec that starts have applied.
+func applied(cluster *v1alpha1.TalosCluster) []string {
+	var fields []string
+	for _, entry := range cluster.ManagedFields {
+		if entry.Manager != service.FieldManager {
+			continue
+		}
+		for _, field := range []string{"talosVersion", "schematicID", "access", "maintenanceWindows"} {
+			if strings.Contains(entry.FieldsV1.String(), `"f:`+field+`"`) {
+				fields = append(fields, string(entry.Operation)+" "+field)
+			}
+		}
+	}
+	return fields
+}
+
+// finish makes an operation no obstacle to the next.
+func (h *hub) finish(ctx context.Context, response *connect.Response[pb.CreateOperationResponse]) {
+	op := &v1alpha1.TalosOperation{}
+	h.Expect(h.admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: response.Msg.GetOperation().GetRef().GetName()}, op)).To(Succeed())
+	h.Expect(h.admin.Delete(ctx, op)).To(Succeed())
+}
+
+func (h *hub) ownFields(ctx context.Context) {
+	windows := []v1alpha1.MaintenanceWindow{{Schedule: "0 1 * * *", DurationSeconds: 3600}}
+	cluster := h.cluster(ctx, "kubectl-create", v1alpha1.TalosClusterSpec{MaintenanceWindows: windows})
+	server := h.as("")
+	first, err := server.CreateOperation(ctx, upgrade(cluster.Name, "v1.13.10", ""))
+	h.Expect(err).NotTo(HaveOccurred())
+	h.Expect(first.Msg.GetWroteSpec()).To(BeTrue())
+	h.read(ctx, cluster)
+	h.Expect(cluster.Spec).To(Equal(v1alpha1.TalosClusterSpec{TalosVersion: "v1.13.10", MaintenanceWindows: windows}))
+	h.Expect(applied(cluster)).To(Equal([]string{"Apply talosVersion"}))
+	h.finish(ctx, first)
+
+	second, err := server.CreateOperation(ctx, upgrade(cluster.Name, wanted, "", func(r *pb.CreateOperationRequest) {
+		r.Order.Target.SchematicId = strings.Repeat("a", 64)
+	}))
+	h.Expect(err).NotTo(HaveOccurred())
+	h.finish(ctx, second)
+	h.read(ctx, cluster)
+	h.Expect(applied(cluster)).To(Equal([]string{"Apply talosVersion", "Apply schematicID"}))
+
+	third, err := server.CreateOperation(ctx, upgrade(cluster.Name, "v1.14.2", ""))
+	h.Expect(err).NotTo(HaveOccurred())
+	h.finish(ctx, third)
+	h.read(ctx, cluster)
+	h.Expect(cluster.Spec).To(Equal(v1alpha1.TalosClusterSpec{
+		TalosVersion: "v1.14.2", SchematicID: strings.Repeat("a", 64), MaintenanceWindows: windows,
+	}), "what was applied before stays applied")
+}
+
+// apply is what kubectl apply --server-side does.
+func (h *hub) apply(ctx context.Context, name, manager string, spec map[string]any) error {
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TalosCluster"))
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	return h.admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(manager))
+}
+
+func (h *hub) foreignFields(ctx context.Context) {
+	cluster := h.cluster(ctx, "ichor-import", v1alpha1.TalosClusterSpec{})
+	h.Expect(h.apply(ctx, cluster.Name, "team", map[string]any{"talosVersion": running, "schematicID": schematic})).To(Succeed())
+	server := h.as("")
+	_, err := server.CreateOperation(ctx, upgrade(cluster.Name, wanted, ""))
+	h.Expect(connect.CodeOf(err)).To(Equal(connect.CodeFailedPrecondition))
+	h.Expect(err).To(MatchError(ContainSubstring(`SpecOwned: spec.talosVersion of TalosCluster ` + cluster.Name + ` belongs to field manager "team"`)))
+	planned, err := server.PlanOperation(ctx, connect.NewRequest(&pb.PlanOperationRequest{Order: upgrade(cluster.Name, wanted, "").Msg.GetOrder()}))
+	h.Expect(err).NotTo(HaveOccurred())
+	h.Expect(planned.Msg.GetPlan().GetRefusals()[0].GetGate()).To(Equal("SpecOwned"), "and a plan says so before")
+	h.read(ctx, cluster)
+	h.Expect(cluster.Spec.TalosVersion).To(Equal(running))
+
+	h.Expect(h.apply(ctx, cluster.Name, "team", map[string]any{"talosVersion": wanted, "schematicID": schematic})).To(Succeed())
+	made, err := server.CreateOperation(ctx, upgrade(cluster.Name, wanted, ""))
+	h.Expect(err).NotTo(HaveOccurred(), "they have said what it shall be, in their way")
+	h.Expect(made.Msg.GetWroteSpec()).To(BeFalse())
+	h.read(ctx, cluster)
+	h.Expect(applied(cluster)).To(BeEmpty())
+	h.Expect(h.apply(ctx, cluster.Name, "team", map[string]any{"talosVersion": wanted, "schematicID": strings.Repeat("b", 64)})).To(Succeed(),
+		"nothing of theirs was taken")
+}
+
+func (h *hub) formerFields(ctx context.Context) {
+	for _, manager := range []string{"ichor", "clusterctl"} {
+		cluster := h.cluster(ctx, manager, v1alpha1.TalosClusterSpec{TalosVersion: running})
+		_, err := h.as("").CreateOperation(ctx, upgrade(cluster.Name, wanted, ""))
+		h.Expect(err).NotTo(HaveOccurred())
+		h.read(ctx, cluster)
+		h.Expect(cluster.Spec.TalosVersion).To(Equal(wanted))
+		h.Expect(applied(cluster)).To(Equal([]string{"Apply talosVersion"}))
+	}
+	cluster := h.cluster(ctx, "kubectl", v1alpha1.TalosClusterSpec{TalosVersion: running})
+	cluster.ManagedFields = []metav1.ManagedFieldsEntry{{}} // This is how all of them are removed.
+	h.Expect(h.admin.Update(ctx, cluster)).To(Succeed())
+	_, err := h.as("").CreateOperation(ctx, upgrade(cluster.Name, wanted, ""))
+	h.Expect(err).NotTo(HaveOccurred(), "nobody is known to own it")
+	h.read(ctx, cluster)
+	h.Expect(cluster.Spec.TalosVersion).To(Equal(wanted))
+}
+
+func (h *hub) trial(ctx context.Context) {
+	cluster := h.cluster(ctx, "ichor-import", v1alpha1.TalosClusterSpec{TalosVersion: running})
+	h.read(ctx, cluster)
+	before := cluster.ResourceVersion
+	made, err := h.as("").CreateOperation(ctx, upgrade(cluster.Name, wanted, "trial", func(r *pb.CreateOperationRequest) { r.ValidateOnly = true }))
+	h.Expect(err).NotTo(HaveOccurred())
+	h.Expect(made.Msg.GetWroteSpec()).To(BeTrue(), "it would be")
+	h.read(ctx, cluster)
+	h.Expect(cluster.ResourceVersion).To(Equal(before))
+	h.Expect(h.operations(ctx, cluster)).To(BeEmpty())
+}
+
+func (h *hub) operations(ctx context.Context, cluster *v1alpha1.TalosCluster) []v1alpha1.TalosOperation {
+	list := &v1alpha1.TalosOperationList{}
+	h.Expect(h.admin.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{"cluster.x-k8s.io/cluster-name": cluster.Name})).To(Succeed())
+	return list.Items
+}
+
+func (h *hub) atOnce(ctx context.Context) {
+	cluster := h.cluster(ctx, "ichor-import", v1alpha1.TalosClusterSpec{TalosVersion: running})
+	const calls = 8
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var names []string
+	existed := 0
+	for range calls {
+		group.Go(func() {
+			made, err := h.as("").CreateOperation(ctx, upgrade(cluster.Name, wanted, "at-once"))
+			mu.Lock()
+			defer mu.Unlock()
+			h.Expect(err).NotTo(HaveOccurred())
+			names = append(names, made.Msg.GetOperation().GetRef().GetName())
+			if made.Msg.GetExisted() {
+				existed++
+			}
+		})
+	}
+	group.Wait()
+	h.Expect(existed).To(Equal(calls - 1))
+	h.Expect(names).To(HaveEach(names[0]))
+	h.Expect(h.operations(ctx, cluster)).To(HaveLen(1))
+}
+
+func (h *hub) reader(ctx context.Context) {
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "test-reader"}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"ichor.maesh.dev", "cluster.x-k8s.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"},
+	}}}
+	h.Expect(h.admin.Create(ctx, role)).To(Succeed())
+	h.Expect(h.admin.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "test-reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "test-reader"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "reader"}},
+	})).To(Succeed())
+	cluster := h.cluster(ctx, "ichor-import", v1alpha1.TalosClusterSpec{TalosVersion: running})
+	h.read(ctx, cluster)
+	before := cluster.ResourceVersion
+	server, ref := h.as("reader"), func(name string) *pb.Reference { return &pb.Reference{Namespace: namespace, Name: name} }
+	for name, call := range map[string]func() error{
+		"create": func() error { _, err := server.CreateOperation(ctx, upgrade(cluster.Name, wanted, "")); return err },
+		"hold": func() error {
+			_, err := server.HoldMachine(ctx, connect.NewRequest(&pb.HoldMachineRequest{Ref: ref(cluster.Name + "-w-1"), Held: true}))
+			return err
+		},
+		"forget": func() error {
+			_, err := server.ForgetCluster(ctx, connect.NewRequest(&pb.ForgetClusterRequest{Ref: ref(cluster.Name)}))
+			return err
+		},
+	} {
+		h.Expect(connect.CodeOf(call())).To(Equal(connect.CodePermissionDenied), name)
+	}
+	planned, err := server.PlanOperation(ctx, connect.NewRequest(&pb.PlanOperationRequest{Order: upgrade(cluster.Name, wanted, "").Msg.GetOrder()}))
+	h.Expect(err).NotTo(HaveOccurred(), "who may read may see the plan")
+	h.Expect(planned.Msg.GetPlan().GetRefusals()).To(BeEmpty())
+	h.read(ctx, cluster)
+	h.Expect(cluster.ResourceVersion).To(Equal(before))
+	h.Expect(h.operations(ctx, cluster)).To(BeEmpty())
+	_, err = h.as("stranger").PlanOperation(ctx, connect.NewRequest(&pb.PlanOperationRequest{Order: upgrade(cluster.Name, wanted, "").Msg.GetOrder()}))
+	h.Expect(connect.CodeOf(err)).To(Equal(connect.CodePermissionDenied), "and who may not, not even that")
+}
