@@ -9,12 +9,14 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/providers/capi"
 )
 
 // Start is an operation that somebody is about to start.
@@ -62,6 +64,7 @@ func (s *Service) Plan(ctx context.Context, order Order) (*Start, error) {
 	start.Plan, start.Refusals = planner.Plan(plan.Facts{
 		Spec: start.Spec, Cluster: facts.Cluster, Machines: facts.Machines, Target: over(start.Declared, order.Target), Observed: start.Observed,
 	})
+	start.Plan.Warnings = append(start.Plan.Warnings, start.waits()...)
 	if start.Plan.Target != (v1alpha1.OperationTarget{}) {
 		target := start.Plan.Target
 		start.Spec.ExpectedTarget = &target
@@ -132,6 +135,27 @@ func unfinished(operations []v1alpha1.TalosOperation, cluster string) []*v1alpha
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return found
+}
+
+// waits are why the operation would wait at first, as far as the management API knows.
+func (s *Start) waits() []plan.Warning {
+	cluster := s.Facts.Cluster
+	available := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.AvailableCondition)
+	var warnings []plan.Warning
+	for _, row := range []struct {
+		code    string
+		waits   bool
+		message string
+	}{
+		{plan.ClusterPausedWarning, capi.Paused(s.Facts.CAPICluster), "it is paused in the sense of Cluster API"},
+		{plan.ClusterLockedWarning, cluster.Status.LockHolder != "", "its lock is held by " + cluster.Status.LockHolder},
+		{plan.NotAvailableWarning, available != nil && available.Status == metav1.ConditionFalse, "the hub cannot work on it; see: ichor cluster get " + cluster.Name},
+	} {
+		if row.waits {
+			warnings = append(warnings, plan.Warning{Code: row.code, Message: fmt.Sprintf("the operation waits for cluster %s: %s", cluster.Name, row.message)})
+		}
+	}
+	return warnings
 }
 
 // WritesSpec says whether the start changes what the spec of the cluster asks for.

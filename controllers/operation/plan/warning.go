@@ -25,6 +25,11 @@ const (
 	// GateOverriddenWarning says what an override skips.
 	GateOverriddenWarning = "GateOverridden"
 
+	// ClusterPausedWarning, ClusterLockedWarning and NotAvailableWarning say why the operation would wait at first.
+	ClusterPausedWarning = "ClusterPaused"
+	ClusterLockedWarning = "ClusterLocked"
+	NotAvailableWarning  = "NotAvailable"
+
 	// OverrideUselessWarning says that an override skips nothing.
 	OverrideUselessWarning = "OverrideUseless"
 )

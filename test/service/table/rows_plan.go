@@ -12,6 +12,8 @@ import (
 	"github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
@@ -151,6 +153,12 @@ func plans() []Row {
 				g.Expect(planOf(answer).GetEstimatedDuration().AsDuration()).To(gomega.Equal(time.Hour/2 + 5*time.Hour))
 			},
 		},
+	}, otherPlans(), planRefusals())
+}
+
+// otherPlans are plans of something else than an upgrade that goes on.
+func otherPlans() []Row {
+	return []Row{
 		{
 			Name: "plan/a reboot, by the name of the Node alone",
 			Call: plan(reboot("cp-2", func(o *pb.OperationOrder) { o.Cluster.Name = ""; o.GetParameters().GetNode().RebootMode = "PowerCycle" })),
@@ -182,6 +190,19 @@ func plans() []Row {
 			},
 		},
 		{
+			Name: "plan/what the operation would wait for", Given: given(own(func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }), cluster(func(c *v1alpha1.TalosCluster) {
+				c.Status.LockHolder = "ichor-controller/machine/default/c1-w-2"
+				c.Status.Conditions = []metav1.Condition{{Type: "Available", Status: "False", Reason: "NotAvailable", LastTransitionTime: metav1.NewTime(now)}}
+			})),
+			Call: plan(reboot("c1-w-1")),
+			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
+				p := planOf(answer)
+				g.Expect(p.GetRefusals()).To(gomega.BeEmpty())
+				g.Expect(warningsOf(p)).To(gomega.Equal([]string{"ClusterPaused", "ClusterLocked", "NotAvailable"}))
+				g.Expect(p.GetWarnings()[1].GetMessage()).To(gomega.Equal("the operation waits for cluster c1: its lock is held by ichor-controller/machine/default/c1-w-2"))
+			},
+		},
+		{
 			Name: "plan/a hub may be named", Call: plan(upgrade(func(o *pb.OperationOrder) { o.Cluster.Hub = "hub-1" })),
 		},
 		{
@@ -192,7 +213,7 @@ func plans() []Row {
 			Name: "plan/no such machine, and no cluster named", Call: plan(reboot("w-9", func(o *pb.OperationOrder) { o.Cluster.Name = "" })),
 			Code: connect.CodeNotFound, Message: `there is no machine "w-9"; list them with: ichor machine list`,
 		},
-	}, planRefusals())
+	}
 }
 
 // pastUpgrade is one that is over. Each machine took half of a time to pull and all of it to upgrade.
