@@ -16,12 +16,12 @@ import (
 
 // Interceptor writes down every call that has side effects: who asked for what, of which target, from where, and what came of it. It belongs
 // inside of what authenticates, since it takes the caller from the context.
-func Interceptor(recorder *Recorder) connect.Interceptor { return interceptor{recorder} }
+func Interceptor(recorder *Recorder) connect.Interceptor { return calls{recorder} }
 
-type interceptor struct{ recorder *Recorder }
+type calls struct{ recorder *Recorder }
 
 // WrapUnary implements connect.Interceptor.
-func (i interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (c calls) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
 		caller, known := auth.From(ctx)
 		if spec := request.Spec(); !known || spec.IsClient || spec.IdempotencyLevel == connect.IdempotencyNoSideEffects {
@@ -31,24 +31,24 @@ func (i interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if about.dry {
 			return next(ctx, request)
 		}
-		about = about.resolve(ctx, i.recorder.Reader) // Before, since the call may delete it.
+		about = about.resolve(ctx, c.recorder.Reader) // Before, since the call may delete it.
 		response, err := next(ctx, request)
 		result, message := outcome(err)
 		if err == nil {
 			about, message = about.answered(response.Any())
 		}
-		i.recorder.record(ctx, caller, path.Base(request.Spec().Procedure), about, result, message)
+		c.recorder.record(ctx, caller, path.Base(request.Spec().Procedure), about, result, message)
 		return response, err
 	}
 }
 
 // WrapStreamingClient implements connect.Interceptor.
-func (interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (calls) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
 // WrapStreamingHandler implements connect.Interceptor: streams only read.
-func (interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (calls) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return next
 }
 

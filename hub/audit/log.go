@@ -5,6 +5,7 @@ package audit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -30,7 +32,13 @@ type Log struct {
 	place   uint64        // Of the last one that came.
 	latest  uint64        // The highest version ever seen.
 	changed chan struct{} // Closed when an entry has come.
+
+	synced, closed chan struct{}
+	cause          error // Why it was closed.
 }
+
+// ErrStopping is why watches end when their hub does.
+var ErrStopping = errors.New("the hub is stopping; ask again")
 
 // Entry is an entry that nobody may change.
 type Entry struct {
@@ -48,7 +56,9 @@ type Entry struct {
 
 // NewLog returns an empty log.
 func NewLog() *Log {
-	return &Log{known: map[types.NamespacedName]*Entry{}, changed: make(chan struct{})}
+	return &Log{
+		known: map[types.NamespacedName]*Entry{}, changed: make(chan struct{}), synced: make(chan struct{}), closed: make(chan struct{}),
+	}
 }
 
 // Load reads the entries of some namespaces, of all if none is named.
@@ -66,7 +76,79 @@ func Load(ctx context.Context, reader client.Reader, namespaces ...string) (*Log
 			l.Put(&list.Items[i])
 		}
 	}
+	l.MarkSynced()
 	return l, nil
+}
+
+// Start feeds the log from an informer until ctx ends, and closes it then.
+func (l *Log) Start(ctx context.Context, informers cache.Informers) error {
+	defer l.Close(ErrStopping)
+	informer, err := informers.GetInformer(ctx, &v1alpha1.AuditEntry{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching the audit: %w", err)
+	}
+	handler, err := informer.AddEventHandler(l.Handler())
+	if err != nil {
+		return fmt.Errorf("watching the audit: %w", err)
+	}
+	defer func() { _ = informer.RemoveEventHandler(handler) }() // Its only error is that the informer has stopped.
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-handler.HasSyncedChecker().Done():
+	}
+	l.MarkSynced()
+	<-ctx.Done()
+	return nil
+}
+
+// MarkSynced says that everything that there was has been read.
+func (l *Log) MarkSynced() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.Synced() {
+		close(l.synced)
+	}
+}
+
+// Synced says whether everything that there was has been read.
+func (l *Log) Synced() bool { return over(l.synced) }
+
+// WaitForSync waits until everything that there was has been read.
+func (l *Log) WaitForSync(ctx context.Context) error {
+	select {
+	case <-l.synced:
+		return nil
+	case <-l.closed:
+		return l.cause
+	case <-ctx.Done():
+		return fmt.Errorf("reading the audit: %w", context.Cause(ctx))
+	}
+}
+
+// Close says that nothing more will come, and why.
+func (l *Log) Close(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !over(l.closed) {
+		l.cause = cause
+		close(l.closed)
+	}
+}
+
+// Closed ends when nothing more will come; Cause is why.
+func (l *Log) Closed() <-chan struct{} { return l.closed }
+
+// Cause is why nothing more comes, once Closed has ended.
+func (l *Log) Cause() error { return l.cause }
+
+func over(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // Handler feeds the log from an informer of AuditEntries. Entries do not change.
