@@ -4,13 +4,9 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -20,12 +16,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"ichor.maesh.dev/hub/hub/auth/idp"
 	"ichor.maesh.dev/hub/hub/auth/link"
 	"ichor.maesh.dev/hub/hub/auth/methods"
 	"ichor.maesh.dev/hub/hub/auth/session"
@@ -44,10 +38,7 @@ const (
 	usualListen, usualStandaloneListen = ":8443", "127.0.0.1:8443"
 
 	// usualSessionSecret is where replicas keep the key of sessions.
-	usualSessionSecret = "ichor-hub-session"
-
-	// providerTimeout bounds a request to an identity provider.
-	providerTimeout = 10 * time.Second
+	usualSessionSecret = "ichor-hub-session" //nolint:gosec // The name of a Secret is none.
 )
 
 // servingOptions are the flags about what the hub serves.
@@ -61,13 +52,6 @@ type servingOptions struct {
 	tokenAudiences    []string
 	trustedProxies    []string
 	oidc              oidcOptions
-}
-
-// oidcOptions are the flags about an identity provider.
-type oidcOptions struct {
-	idp.Options
-
-	secretFile, caFile string
 }
 
 func (o *servingOptions) addTo(cmd *cobra.Command) {
@@ -85,20 +69,6 @@ func (o *servingOptions) addTo(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("tls-cert-file", "tls-private-key-file")
 	cmd.MarkFlagsMutuallyExclusive("insecure-plain-http", "tls-cert-file")
 	cmd.MarkFlagsMutuallyExclusive("standalone", "session-secret")
-}
-
-// addTo adds the flags, which mean what those of kube-apiserver mean.
-func (o *oidcOptions) addTo(flags *pflag.FlagSet) {
-	flags.StringVar(&o.Issuer, "oidc-issuer-url", "", "URL of the OpenID Connect provider that people sign in with")
-	flags.StringVar(&o.ClientID, "oidc-client-id", "", "client ID of the hub, for browsers")
-	flags.StringVar(&o.secretFile, "oidc-client-secret-file", "", "file with the secret of that client (default: it has none)")
-	flags.StringVar(&o.CLIClientID, "oidc-cli-client-id", "", "client ID of ichor, which has no secret (default: that of the hub)")
-	flags.StringSliceVar(&o.Scopes, "oidc-scopes", nil, fmt.Sprintf("scopes to ask for (default %s)", strings.Join(idp.DefaultScopes, ",")))
-	flags.StringVar(&o.UsernameClaim, "oidc-username-claim", "", `claim that names the user (default "sub")`)
-	flags.StringVar(&o.UsernamePrefix, "oidc-username-prefix", "", `what stands before it; "-" for nothing (default: the issuer and "#", or nothing if the claim is "email")`)
-	flags.StringVar(&o.GroupsClaim, "oidc-groups-claim", "", "claim that names the user's groups (default: no groups)")
-	flags.StringVar(&o.GroupsPrefix, "oidc-groups-prefix", "", "what stands before each group")
-	flags.StringVar(&o.caFile, "oidc-ca-file", "", "certificates that the provider is trusted by (default: those of the system)")
 }
 
 // check refuses what does not fit together, and fills in where to listen.
@@ -143,31 +113,6 @@ func (o *servingOptions) checkExternalURL() error {
 		return fmt.Errorf("--external-url %q: want a URL without a path, such as https://ichor.example.com", o.externalURL)
 	}
 	o.externalURL = "https://" + u.Host
-	return nil
-}
-
-func (o *oidcOptions) check(hasURL bool) error {
-	if o.Issuer == "" {
-		for _, flag := range [][2]string{
-			{"--oidc-client-id", o.ClientID}, {"--oidc-client-secret-file", o.secretFile}, {"--oidc-cli-client-id", o.CLIClientID},
-			{"--oidc-scopes", strings.Join(o.Scopes, ",")}, {"--oidc-username-claim", o.UsernameClaim}, {"--oidc-username-prefix", o.UsernamePrefix},
-			{"--oidc-groups-claim", o.GroupsClaim}, {"--oidc-groups-prefix", o.GroupsPrefix}, {"--oidc-ca-file", o.caFile},
-		} {
-			if flag[1] != "" {
-				return fmt.Errorf("%s %q: it is about a provider, which --oidc-issuer-url has to name", flag[0], flag[1])
-			}
-		}
-		return nil
-	}
-	issuer, err := url.Parse(o.Issuer)
-	switch {
-	case err != nil || issuer.Scheme != "https" || issuer.Host == "":
-		return fmt.Errorf("--oidc-issuer-url %q: want a URL that begins with https://", o.Issuer)
-	case o.ClientID == "":
-		return errors.New("--oidc-client-id: it is needed with --oidc-issuer-url")
-	case !hasURL:
-		return errors.New("--external-url: it is needed with --oidc-issuer-url, for the way back from the provider")
-	}
 	return nil
 }
 
@@ -304,38 +249,6 @@ func (o *servingOptions) onKubernetes(ctx context.Context, config *rest.Config, 
 		return nil, err
 	}
 	return o.serving(listener, keys, o.certFile, o.keyFile)
-}
-
-// options name the identity provider; nil if there is none.
-func (o *oidcOptions) options() (*idp.Options, error) {
-	if o.Issuer == "" {
-		return nil, nil //nolint:nilnil // There is none.
-	}
-	named := o.Options
-	if o.secretFile != "" {
-		secret, err := os.ReadFile(o.secretFile)
-		if err != nil {
-			return nil, fmt.Errorf("--oidc-client-secret-file: %w", err)
-		}
-		if named.ClientSecret = strings.TrimSpace(string(secret)); named.ClientSecret == "" {
-			return nil, fmt.Errorf("--oidc-client-secret-file %s: the file is empty", o.secretFile)
-		}
-	}
-	if o.caFile == "" {
-		return &named, nil
-	}
-	authorities, err := os.ReadFile(o.caFile)
-	if err != nil {
-		return nil, fmt.Errorf("--oidc-ca-file: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("--oidc-ca-file %s: there is no certificate in it", o.caFile)
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	named.HTTPClient = &http.Client{Transport: transport, Timeout: providerTimeout}
-	return &named, nil
 }
 
 // prefixes reads --trusted-proxy.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"ichor.maesh.dev/hub/hub/standalone/pki"
 	"ichor.maesh.dev/hub/test/framework"
 	"ichor.maesh.dev/hub/test/sim"
 )
@@ -28,6 +29,7 @@ type Installation struct {
 	Fleet *sim.Simulator
 
 	dir, cliBinary string
+	address        string // Where the hub serves, each time that it starts.
 
 	hub *framework.Daemon
 }
@@ -37,6 +39,9 @@ func Install(ctx context.Context, dir string, speed float64, clusters ...sim.Clu
 	i := &Installation{dir: dir}
 	var err error
 	if i.cliBinary, err = framework.Binary("ichor"); err != nil {
+		return nil, err
+	}
+	if i.address, err = framework.FreeAddress(ctx); err != nil {
 		return nil, err
 	}
 	i.Fleet, err = sim.Start(ctx, sim.Options{Dir: filepath.Join(dir, "fleet"), Speed: speed, Clusters: clusters})
@@ -51,12 +56,44 @@ func Install(ctx context.Context, dir string, speed float64, clusters ...sim.Clu
 
 // StartHub starts the hub and returns when it is ready.
 func (i *Installation) StartHub(ctx context.Context) error {
-	hub, err := framework.StartDaemon(ctx, i.HubLog(), "ichor-hub", "serve", "--standalone", "--data-dir", filepath.Join(i.dir, "hub"))
+	hub, err := framework.StartDaemon(ctx, i.HubLog(), "ichor-hub", "serve", "--standalone", "--data-dir", i.HubDir(), "--listen", i.address)
 	if err != nil {
 		return err
 	}
 	i.hub = hub
 	return nil
+}
+
+// HubDir is the data directory of the hub.
+func (i *Installation) HubDir() string { return filepath.Join(i.dir, "hub") }
+
+// HubURL is where the hub serves.
+func (i *Installation) HubURL() string { return "https://" + i.address }
+
+// HubCertificate is the file with the certificate that the hub serves with. It signs itself.
+func (i *Installation) HubCertificate() string { return pki.SelfSignedIn(filepath.Join(i.HubDir(), "pki")).Certificate }
+
+// LoginLink is a link that signs in once, as ichor-hub login-link prints it.
+func (i *Installation) LoginLink(ctx context.Context) (string, error) {
+	binary, err := framework.Binary("ichor-hub")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, binary, "login-link", "--data-dir", i.HubDir()).Output()
+	if err != nil {
+		return "", fmt.Errorf("running ichor-hub login-link: %w", err)
+	}
+	_, link, _ := strings.Cut(strings.TrimSpace(string(out)), ": ")
+	return link, nil
+}
+
+// KillAPIServer kills the hub's API server with signal 9; the hub starts another one.
+func (i *Installation) KillAPIServer() error {
+	pid, err := framework.Child(i.HubPID())
+	if err != nil {
+		return err
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
 // HubLog is the file with the hub's log.
@@ -79,7 +116,7 @@ func (i *Installation) Stop() error {
 }
 
 // Kubeconfig is the administrator's kubeconfig of the management API.
-func (i *Installation) Kubeconfig() string { return filepath.Join(i.dir, "hub", "kubeconfig") }
+func (i *Installation) Kubeconfig() string { return filepath.Join(i.HubDir(), "kubeconfig") }
 
 // RESTConfig is the administrator's access to the management API.
 func (i *Installation) RESTConfig() (*rest.Config, error) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -101,6 +102,18 @@ func ignoreUnavailable(err error) error {
 // Stop stops the API server and removes its directory.
 func (p *Plane) Stop() error {
 	return errors.Join(p.instance.Stop(), os.RemoveAll(p.dir))
+}
+
+// KillServer kills the API server with signal 9. Another one is started at once on the same data and the same address.
+func (p *Plane) KillServer() error {
+	pid, err := childWith(os.Getpid(), p.dir)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("killing the test API server: %w", err)
+	}
+	return nil
 }
 
 // withLog adds the end of the API server's log to an error, since its directory is about to be removed.

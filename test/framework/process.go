@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -26,17 +27,27 @@ func ResidentMemory(pid int) (float64, error) {
 }
 
 // Child is the only child of a process, whichever of its threads started it. It is read from /proc.
-func Child(pid int) (int, error) {
+func Child(pid int) (int, error) { return childWith(pid, "") }
+
+// childWith is the child of a process that was started with an argument; any child if the argument is empty.
+func childWith(pid int, argument string) (int, error) {
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
 		return 0, fmt.Errorf("finding the children of process %d: %w", pid, err)
 	}
 	for _, list := range lists {
-		if children, err := os.ReadFile(list); err == nil && len(strings.Fields(string(children))) > 0 {
-			return strconv.Atoi(strings.Fields(string(children))[0])
+		children, err := os.ReadFile(list)
+		if err != nil {
+			continue // The thread has ended.
+		}
+		for _, child := range strings.Fields(string(children)) {
+			arguments, err := os.ReadFile("/proc/" + child + "/cmdline")
+			if err == nil && (argument == "" || slices.Contains(strings.Split(string(arguments), "\x00"), argument)) {
+				return strconv.Atoi(child)
+			}
 		}
 	}
-	return 0, fmt.Errorf("process %d has no child", pid)
+	return 0, fmt.Errorf("process %d has no such child", pid)
 }
 
 // CPUSeconds is the processor time that a process has used so far. It is read from /proc.

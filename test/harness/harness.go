@@ -82,6 +82,7 @@ type Harness struct {
 
 	options Options
 	dir     string
+	front   *front
 	hub     *process
 }
 
@@ -123,6 +124,9 @@ func (h *Harness) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("starting the fleet: %w", err)
 	}
+	if h.front, err = newFront(ctx, filepath.Join(h.dir, "front")); err != nil {
+		return err
+	}
 	return h.StartHub()
 }
 
@@ -146,9 +150,13 @@ func (h *Harness) StartHub() error {
 	if h.hub != nil {
 		return errors.New("the hub runs already")
 	}
-	h.hub = begin(h.Plane.HubConfig, manager.Options{
+	serving, listener, err := h.front.serving()
+	if err != nil {
+		return err
+	}
+	h.hub = begin(h.Plane.HubConfig, listener, manager.Options{
 		MetricsBindAddress: "0", HealthBindAddress: "0", ImageFactory: manager.DefaultImageFactory,
-		Deadlines: h.options.Deadlines, Probes: h.options.Probes, SharedProcess: true,
+		Deadlines: h.options.Deadlines, Probes: h.options.Probes, SharedProcess: true, Serve: serving,
 	})
 	return nil
 }
@@ -156,7 +164,7 @@ func (h *Harness) StartHub() error {
 // StopHub ends the hub in good order, and returns the error it ended with.
 func (h *Harness) StopHub() error { return h.endHub((*process).stop) }
 
-// KillHub ends the hub as kill -9 would: from now on nothing that it says reaches the management API, and no call that it makes goes on.
+// KillHub ends the hub as kill -9 would: from now on nothing that it says reaches the management API, no call that it makes goes on, and nobody hears of it.
 func (h *Harness) KillHub() error { return h.endHub((*process).kill) }
 
 func (h *Harness) endHub(end func(*process) error) error {

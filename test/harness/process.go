@@ -19,20 +19,22 @@ var errKilled = errors.New("the hub was killed")
 
 // process is a hub that runs in this process. Nothing of it survives its end.
 type process struct {
-	cancel context.CancelFunc
-	killed *atomic.Bool
-	done   chan struct{}
-	err    error // Read it after done.
+	cancel   context.CancelFunc
+	killed   *atomic.Bool
+	listener *mortalListener
+	done     chan struct{}
+	err      error // Read it after done.
 }
 
-func begin(access *rest.Config, o manager.Options) *process {
+func begin(access *rest.Config, listener *mortalListener, o manager.Options) *process {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{cancel: cancel, killed: &atomic.Bool{}, done: make(chan struct{})}
+	p := &process{cancel: cancel, killed: &atomic.Bool{}, listener: listener, done: make(chan struct{})}
 	config := rest.CopyConfig(access)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return mortal{killed: p.killed, next: next} })
 	go func() {
 		defer close(p.done)
 		defer cancel()
+		defer listener.Close() //nolint:errcheck // The hub has closed it, unless it did not get that far.
 		p.err = manager.Run(ctx, config, o)
 	}()
 	return p
@@ -51,6 +53,7 @@ func (p *process) stop() error {
 // kill cuts the hub off first. What it then fails of is nobody's business.
 func (p *process) kill() error {
 	p.killed.Store(true)
+	p.listener.kill()
 	p.cancel()
 	<-p.done
 	return nil

@@ -5,7 +5,6 @@ package scale_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"path/filepath"
 	"syscall"
@@ -42,14 +41,14 @@ type hub struct {
 func startHub(ctx context.Context, dir string) (*hub, error) {
 	h := &hub{dir: dir}
 	var err error
-	if h.metrics, err = freeAddress(ctx); err != nil {
+	if h.metrics, err = framework.FreeAddress(ctx); err != nil {
 		return nil, err
 	}
-	if h.pprof, err = freeAddress(ctx); err != nil {
+	if h.pprof, err = framework.FreeAddress(ctx); err != nil {
 		return nil, err
 	}
 	h.daemon, err = framework.StartDaemon(ctx, filepath.Join(dir, "hub.log"), "ichor-hub",
-		"serve", "--standalone", "--data-dir", filepath.Join(dir, "hub"), "--metrics-bind-address", h.metrics, "--pprof-bind-address", h.pprof)
+		"serve", "--standalone", "--data-dir", filepath.Join(dir, "hub"), "--listen", "127.0.0.1:0", "--metrics-bind-address", h.metrics, "--pprof-bind-address", h.pprof)
 	if err != nil {
 		return nil, err
 	}
@@ -119,15 +118,6 @@ func (h *hub) kubeconfig() string { return filepath.Join(h.dir, "hub", "kubeconf
 func (h *hub) stop() { _ = h.daemon.End(syscall.SIGTERM) }
 
 // freeAddress is a loopback address that nobody listened on a moment ago.
-func freeAddress(ctx context.Context) (string, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
-}
-
 // usage is what processes have used so far.
 type usage struct {
 	at                time.Time

@@ -65,7 +65,7 @@ func launch(t testing.TB, dir string) *hub {
 	}
 	h := &hub{
 		t: t, dir: dir, ended: make(chan struct{}), started: time.Now(),
-		cmd:    exec.Command(binary, "serve", "--standalone", "--data-dir", dir),
+		cmd:    exec.Command(binary, "serve", "--standalone", "--data-dir", dir, "--listen", "127.0.0.1:0"),
 		output: &output{ready: make(chan struct{})},
 	}
 	h.cmd.Stdout, h.cmd.Stderr = h.output, h.output

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"ichor.maesh.dev/hub/hub/standalone/pki"
 )
 
 // Lines of the log that tell how far a replica is in the election.
@@ -23,20 +25,23 @@ const (
 // replica is one process of the hub.
 type replica struct {
 	name      string
+	url       string // Where it serves.
 	process   *exec.Cmd
 	candidate chan struct{} // Closed when it stands for election.
 	leads     chan struct{} // Closed when it leads.
 	gone      chan struct{} // Closed when it has ended.
 }
 
-// startReplica starts a hub that elects its leader with others. Its log goes to a file and is read as it comes.
-func startReplica(binary, name, kubeconfig, log string) (*replica, error) {
+// startReplica starts a hub that elects its leader with others, and serves on an address of its own. Its log goes to a file and is read as it
+// comes.
+func startReplica(binary, name, kubeconfig, log, listen string, certificate pki.SelfSigned) (*replica, error) {
 	file, err := os.Create(log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of replica %s: %w", name, err)
 	}
-	r := &replica{name: name, candidate: make(chan struct{}), leads: make(chan struct{}), gone: make(chan struct{})}
+	r := &replica{name: name, url: "https://" + listen, candidate: make(chan struct{}), leads: make(chan struct{}), gone: make(chan struct{})}
 	r.process = exec.Command(binary, "serve", "--kubeconfig", kubeconfig,
+		"--listen", listen, "--tls-cert-file", certificate.Pair, "--tls-private-key-file", certificate.Pair,
 		"--leader-elect-lease-duration", leaseDuration.String(),
 		"--leader-elect-renew-deadline", renewDeadline.String(),
 		"--leader-elect-retry-period", retryPeriod.String(),

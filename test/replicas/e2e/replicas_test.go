@@ -21,8 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/auth/session"
 	"ichor.maesh.dev/hub/hub/scheme"
 	"ichor.maesh.dev/hub/hub/service"
+	"ichor.maesh.dev/hub/hub/standalone/pki"
 	"ichor.maesh.dev/hub/test/framework"
 	"ichor.maesh.dev/hub/test/invariant"
 	"ichor.maesh.dev/hub/test/sim"
@@ -56,6 +58,8 @@ type world struct {
 	service *service.Service
 
 	binary, dir string
+	certificate pki.SelfSigned // That of every replica.
+	sessions    *session.Sessions
 	started     int
 	replicas    []*replica
 	signs       *signs
@@ -83,6 +87,7 @@ func newWorld(ctx context.Context, t *testing.T) *world {
 	w.client, err = client.NewWithWatch(access, client.Options{Scheme: scheme.New()})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.service = &service.Service{Client: w.client, Now: time.Now}
+	w.prepareToServe(ctx)
 	w.signs, err = watchForSigns(ctx, w.client, w.fleet.Journal())
 	w.g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
@@ -110,7 +115,9 @@ func specs() []sim.ClusterSpec {
 func (w *world) start() {
 	w.started++
 	name := strconv.Itoa(w.started)
-	r, err := startReplica(w.binary, name, w.plane.HubKubeconfig, w.logOf(name))
+	listen, err := framework.FreeAddress(context.Background())
+	w.g.Expect(err).NotTo(HaveOccurred())
+	r, err := startReplica(w.binary, name, w.plane.HubKubeconfig, w.logOf(name), listen, w.certificate)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.replicas = append(w.replicas, r)
 }
