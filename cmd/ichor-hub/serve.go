@@ -98,13 +98,13 @@ func (o *serveOptions) checkElection() error {
 }
 
 func (o serveOptions) run(cmd *cobra.Command, log logr.Logger) (err error) {
-	if err := o.serving.check(o.standalone); err != nil {
-		return err
-	}
 	if !o.standalone {
 		if err := o.checkElection(); err != nil {
 			return err
 		}
+	}
+	if err := o.serving.check(o.standalone); err != nil {
+		return err
 	}
 	listener, err := o.serving.open(cmd.Context())
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"ichor.maesh.dev/hub/hub/audit"
 	"ichor.maesh.dev/hub/hub/auth/link"
 	"ichor.maesh.dev/hub/hub/auth/methods"
 	"ichor.maesh.dev/hub/hub/auth/session"
@@ -51,6 +52,7 @@ type servingOptions struct {
 	sessionLifetime   time.Duration
 	tokenAudiences    []string
 	trustedProxies    []string
+	audit             audit.Limits
 	oidc              oidcOptions
 }
 
@@ -65,6 +67,8 @@ func (o *servingOptions) addTo(cmd *cobra.Command) {
 	flags.DurationVar(&o.sessionLifetime, "session-lifetime", session.DefaultLifetime, "how long people stay signed in")
 	flags.StringSliceVar(&o.tokenAudiences, "token-audience", nil, "audience that tokens of the management API are for (default: the management API itself)")
 	flags.StringSliceVar(&o.trustedProxies, "trusted-proxy", nil, "addresses, such as 10.0.0.0/8, whose X-Forwarded-For header is believed")
+	flags.DurationVar(&o.audit.MaxAge, "audit-max-age", audit.DefaultLimits.MaxAge, "how long entries of the audit are kept; 0 keeps them whatever their age")
+	flags.IntVar(&o.audit.MaxEntries, "audit-max-entries", audit.DefaultLimits.MaxEntries, "how many entries of the audit are kept in a namespace; 0 keeps all")
 	o.oidc.addTo(flags)
 	cmd.MarkFlagsRequiredTogether("tls-cert-file", "tls-private-key-file")
 	cmd.MarkFlagsMutuallyExclusive("insecure-plain-http", "tls-cert-file")
@@ -90,6 +94,10 @@ func (o *servingOptions) check(isStandalone bool) error {
 		return fmt.Errorf("--listen %q: --insecure-plain-http is for a loopback address, such as 127.0.0.1:8080", o.listen)
 	case !isStandalone && !o.plain && o.certFile == "":
 		return fmt.Errorf("--tls-cert-file: it is needed to serve on %s; give a certificate and its key, or serve nothing with --listen 0", o.listen)
+	case o.audit.MaxAge < 0:
+		return fmt.Errorf("--audit-max-age %s: want 0s or more", o.audit.MaxAge)
+	case o.audit.MaxEntries < 0:
+		return fmt.Errorf("--audit-max-entries %d: want 0 or more", o.audit.MaxEntries)
 	case o.sessionLifetime < time.Minute || o.sessionLifetime > session.MaxLifetime:
 		return fmt.Errorf("--session-lifetime %s: want %s to %s", o.sessionLifetime, time.Minute, session.MaxLifetime)
 	}
@@ -170,7 +178,7 @@ func (o *servingOptions) url(listener net.Listener) string {
 
 // serving is what both ways to run a hub have in common.
 func (o *servingOptions) serving(listener net.Listener, keys session.Keys, certFile, keyFile string) (*manager.Serving, error) {
-	s := &manager.Serving{Listener: listener, Hub: &pb.GetHubResponse{Version: version}}
+	s := &manager.Serving{Listener: listener, Audit: o.audit, Hub: &pb.GetHubResponse{Version: version}}
 	s.SignIn = methods.Options{Audiences: o.tokenAudiences, ExternalURL: o.externalURL, Keys: keys, Lifetime: o.sessionLifetime}
 	var err error
 	if s.SignIn.TrustedProxies, err = prefixes(o.trustedProxies); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 
+	"ichor.maesh.dev/hub/hub/audit"
 	"ichor.maesh.dev/hub/hub/server/routes"
 	"ichor.maesh.dev/hub/hub/service"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
@@ -78,7 +79,7 @@ func newService(b *backend, o Options) *service.Server {
 func (b *backend) callOptions() []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithCompression("gzip", nil, nil), // Nothing leaves the process.
-		connect.WithInterceptors(identity{b}),
+		connect.WithInterceptors(identity{b}, audit.Interceptor(audit.NewClientRecorder(b.client, b.options.Log.WithName("audit")))),
 	}
 }
 

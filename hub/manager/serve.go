@@ -11,12 +11,15 @@ import (
 	"net/url"
 	"time"
 
+	"connectrpc.com/connect"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/access"
+	"ichor.maesh.dev/hub/hub/audit"
 	"ichor.maesh.dev/hub/hub/auth/methods"
 	"ichor.maesh.dev/hub/hub/fleet"
 	"ichor.maesh.dev/hub/hub/server"
@@ -43,6 +46,9 @@ type Serving struct {
 
 	// UI serves the page; nil serves a hint that there is none.
 	UI http.Handler
+
+	// Audit bounds what is kept of the audit.
+	Audit audit.Limits
 }
 
 // everywhere runs on every replica, whichever leads.
@@ -59,11 +65,17 @@ type hubBackend struct {
 	*access.Access
 
 	fleet *fleet.Fleet
+	audit *audit.Log
 }
 
 // Fleet implements service.Backend: there is one of all namespaces.
 func (b *hubBackend) Fleet(context.Context, ...string) (*fleet.Fleet, []*pb.Failure, error) {
 	return b.fleet, nil, nil
+}
+
+// Audit is what is known of the audit, in all namespaces.
+func (b *hubBackend) Audit(context.Context, ...string) (*audit.Log, []*pb.Failure, error) {
+	return b.audit, nil, nil
 }
 
 // serve serves until ctx ends, and closes the channel after that. It begins before anything is known, and says so at first; when the hub ends,
@@ -74,7 +86,7 @@ func serve(ctx context.Context, mgr ctrl.Manager, config *rest.Config, o *Servin
 		close(over)
 		return over, nil
 	}
-	s, err := setUpServing(mgr, config, o)
+	s, err := setUpServing(ctx, mgr, config, o)
 	if err != nil {
 		return nil, err
 	}
@@ -88,24 +100,28 @@ func serve(ctx context.Context, mgr ctrl.Manager, config *rest.Config, o *Servin
 }
 
 // setUpServing prepares the server, and what feeds it.
-func setUpServing(mgr ctrl.Manager, config *rest.Config, o *Serving) (*server.Server, error) {
+func setUpServing(ctx context.Context, mgr ctrl.Manager, config *rest.Config, o *Serving) (*server.Server, error) {
 	signIn := o.SignIn
 	signIn.Config = config
 	ways, err := methods.New(signIn)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the ways to sign in: %w", err)
 	}
-	backend, err := setUpBackend(mgr, config)
+	backend, err := setUpBackend(ctx, mgr, config)
 	if err != nil {
 		return nil, err
 	}
 	log := mgr.GetLogger().WithName("server")
+	if err := mgr.Add(&audit.Pruner{Client: mgr.GetClient(), Limits: o.Audit, Clock: clock.RealClock{}}); err != nil {
+		return nil, fmt.Errorf("adding what bounds the audit: %w", err)
+	}
 	reachable, err := reachable(config)
 	if err != nil {
 		return nil, err
 	}
 	return server.New(server.Options{
 		Services:     &service.Server{Backend: backend, Now: time.Now, Hub: o.Hub, SignIn: ways.SignIn},
+		Calls:        []connect.HandlerOption{connect.WithInterceptors(audit.Interceptor(audit.NewRecorder(mgr.GetClient(), log.WithName("audit"))))},
 		Listener:     o.Listener,
 		Certificates: o.Certificates,
 		ExternalURL:  o.ExternalURL,
@@ -118,15 +134,22 @@ func setUpServing(mgr ctrl.Manager, config *rest.Config, o *Serving) (*server.Se
 }
 
 // setUpBackend prepares what every replica knows.
-func setUpBackend(mgr ctrl.Manager, config *rest.Config) (*hubBackend, error) {
+func setUpBackend(ctx context.Context, mgr ctrl.Manager, config *rest.Config) (*hubBackend, error) {
 	reach, err := access.New(access.Options{Config: config, Reader: mgr.GetCache(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Clock: clock.RealClock{}})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the access of callers: %w", err)
 	}
-	b := &hubBackend{Access: reach, fleet: fleet.New()}
+	b := &hubBackend{Access: reach, fleet: fleet.New(), audit: audit.NewLog()}
 	err = mgr.Add(everywhere(func(ctx context.Context) error { return b.fleet.Start(ctx, mgr.GetCache()) }))
 	if err != nil {
 		return nil, fmt.Errorf("adding what feeds the fleet: %w", err)
+	}
+	entries, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.AuditEntry{})
+	if err != nil {
+		return nil, fmt.Errorf("watching the audit: %w", err)
+	}
+	if _, err := entries.AddEventHandler(b.audit.Handler()); err != nil {
+		return nil, fmt.Errorf("watching the audit: %w", err)
 	}
 	return b, nil
 }

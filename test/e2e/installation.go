@@ -71,7 +71,9 @@ func (i *Installation) HubDir() string { return filepath.Join(i.dir, "hub") }
 func (i *Installation) HubURL() string { return "https://" + i.address }
 
 // HubCertificate is the file with the certificate that the hub serves with. It signs itself.
-func (i *Installation) HubCertificate() string { return pki.SelfSignedIn(filepath.Join(i.HubDir(), "pki")).Certificate }
+func (i *Installation) HubCertificate() string {
+	return pki.SelfSignedIn(filepath.Join(i.HubDir(), "pki")).Certificate
+}
 
 // LoginLink is a link that signs in once, as ichor-hub login-link prints it.
 func (i *Installation) LoginLink(ctx context.Context) (string, error) {
