@@ -44,7 +44,7 @@ type Options struct {
 
 // Conn is a connection to a service in this process.
 type Conn struct {
-	backend *backend
+	backend *backend // Set by Dial.
 	memory  *memory
 	client  *http.Client
 	server  *http.Server
@@ -62,13 +62,20 @@ func Dial(o Options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	c := Serve(newService(b, o), o.Log, b.callOptions()...)
+	c.backend = b
+	return c, nil
+}
+
+// Serve serves any services in memory.
+func Serve(services routes.Services, log logr.Logger, options ...connect.HandlerOption) *Conn {
 	mux := http.NewServeMux()
-	routes.Mount(mux, newService(b, o), o.Log, b.callOptions()...)
-	c := &Conn{backend: b, memory: newMemory(), served: make(chan error, 1)}
+	routes.Mount(mux, services, log, append(options, connect.WithCompression("gzip", nil, nil))...) // Nothing leaves the process.
+	c := &Conn{memory: newMemory(), served: make(chan error, 1)}
 	c.client = c.memory.client()
 	c.server = &http.Server{Handler: mux, Protocols: onlyHTTP2(), ReadHeaderTimeout: time.Minute}
 	go func() { c.served <- c.server.Serve(c.memory) }()
-	return c, nil
+	return c
 }
 
 func newService(b *backend, o Options) *service.Server {
@@ -78,7 +85,6 @@ func newService(b *backend, o Options) *service.Server {
 // options are what is done with every call.
 func (b *backend) callOptions() []connect.HandlerOption {
 	return []connect.HandlerOption{
-		connect.WithCompression("gzip", nil, nil), // Nothing leaves the process.
 		connect.WithInterceptors(identity{b}, audit.Interceptor(audit.NewClientRecorder(b.client, b.options.Log.WithName("audit")))),
 	}
 }
@@ -96,7 +102,9 @@ func (c *Conn) Close() error {
 }
 
 func (c *Conn) close() error {
-	c.backend.close()
+	if c.backend != nil {
+		c.backend.close()
+	}
 	err := c.server.Close()
 	c.client.CloseIdleConnections()
 	if served := <-c.served; !errors.Is(served, http.ErrServerClosed) {
