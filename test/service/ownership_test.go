@@ -16,9 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/access"
 	"ichor.maesh.dev/hub/hub/auth"
 	"ichor.maesh.dev/hub/hub/fleet"
 	"ichor.maesh.dev/hub/hub/scheme"
@@ -50,17 +52,35 @@ func (u user) Fleet(context.Context, ...string) (*fleet.Fleet, []*pb.Failure, er
 	return nil, nil, errors.New("nothing here reads")
 }
 
+// guarded is the Backend of a hub: whoever the context says that it is.
+type guarded struct {
+	*access.Access
+	user
+}
+
+// Session implements service.Backend.
+func (g guarded) Session(ctx context.Context) (*service.Session, error) { return g.Access.Session(ctx) }
+
 // hub is a server on a real management API.
 type hub struct {
 	*WithT
-	config *rest.Config
-	admin  client.Client
+	config, hubConfig *rest.Config
+	admin             client.Client
 }
 
-func (h *hub) as(name string, groups ...string) *service.Server {
+// guarded is a server that reaches the management API as a hub does, with no more than the hub's rights.
+func (h *hub) guarded() *service.Server {
+	through, err := access.New(access.Options{
+		Config: h.hubConfig, Reader: h.admin, Scheme: h.admin.Scheme(), Mapper: h.admin.RESTMapper(), Clock: clock.RealClock{},
+	})
+	h.Expect(err).NotTo(HaveOccurred())
+	return &service.Server{Backend: guarded{Access: through}, Now: time.Now}
+}
+
+func (h *hub) as(name string) *service.Server {
 	config := rest.CopyConfig(h.config)
 	if name != "" {
-		config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
+		config.Impersonate = rest.ImpersonationConfig{UserName: name}
 	}
 	made, err := client.New(config, client.Options{Scheme: scheme.New()})
 	h.Expect(err).NotTo(HaveOccurred())
@@ -84,9 +104,10 @@ func TestOnTheManagementAPI(t *testing.T) {
 		"a trial writes nothing":                              (*hub).trial,
 		"the same call at once is one operation":              (*hub).atOnce,
 		"who may only read changes nothing":                   (*hub).reader,
+		"the roles of the hub are enough, and no more":        (*hub).roles,
 	} {
 		t.Run(name, func(t *testing.T) {
-			test(&hub{WithT: NewWithT(t), config: plane.Config, admin: admin}, t.Context())
+			test(&hub{WithT: NewWithT(t), config: plane.Config, hubConfig: plane.HubConfig, admin: admin}, t.Context())
 		})
 	}
 }
@@ -300,4 +321,92 @@ func (h *hub) reader(ctx context.Context) {
 	h.Expect(h.operations(ctx, cluster)).To(BeEmpty())
 	_, err = h.as("stranger").PlanOperation(ctx, connect.NewRequest(&pb.PlanOperationRequest{Order: upgrade(cluster.Name, wanted, "").Msg.GetOrder()}))
 	h.Expect(connect.CodeOf(err)).To(Equal(connect.CodePermissionDenied), "and who may not, not even that")
+}
+
+// roles tries what each role of the hub may through the service.
+func (h *hub) roles(ctx context.Context) {
+	server := h.guarded()
+	ref := func(name string) *pb.Reference { return &pb.Reference{Namespace: namespace, Name: name} }
+	const denied = connect.CodePermissionDenied
+	for _, row := range []struct {
+		name string
+		// call does something about a cluster and an operation of it that failed.
+		call                    func(ctx context.Context, cluster, op string) error
+		viewer, operator, admin connect.Code // Zero is no error.
+	}{
+		{"plan", func(ctx context.Context, cluster, _ string) error {
+			_, err := server.PlanOperation(ctx, connect.NewRequest(&pb.PlanOperationRequest{Order: upgrade(cluster, wanted, "").Msg.GetOrder()}))
+			return err
+		}, 0, 0, 0},
+		{"pause", func(ctx context.Context, _, op string) error {
+			_, err := server.SetOperationPaused(ctx, connect.NewRequest(&pb.SetOperationPausedRequest{Ref: ref(op), Paused: true}))
+			return err
+		}, denied, 0, 0},
+		{"retry", func(ctx context.Context, _, op string) error {
+			_, err := server.RetryOperation(ctx, connect.NewRequest(&pb.RetryOperationRequest{Ref: ref(op)}))
+			return err
+		}, denied, 0, 0},
+		{"hold", func(ctx context.Context, cluster, _ string) error {
+			_, err := server.HoldMachine(ctx, connect.NewRequest(&pb.HoldMachineRequest{Ref: ref(cluster + "-w-1"), Held: true}))
+			return err
+		}, denied, 0, 0},
+		{"approve", func(ctx context.Context, cluster, _ string) error {
+			_, err := server.ApproveMachine(ctx, connect.NewRequest(&pb.ApproveMachineRequest{Ref: ref(cluster + "-w-2")}))
+			return err
+		}, denied, 0, 0},
+		{"delete by force", func(ctx context.Context, _, op string) error {
+			_, err := server.DeleteOperation(ctx, connect.NewRequest(&pb.DeleteOperationRequest{Ref: ref(op), Force: true, Reason: "x"}))
+			return err
+		}, denied, denied, 0},
+		{"start", func(ctx context.Context, cluster, op string) error {
+			h.gone(op)
+			_, err := server.CreateOperation(ctx, upgrade(cluster, wanted, ""))
+			return err
+		}, denied, 0, 0},
+		{"forget", func(ctx context.Context, cluster, op string) error {
+			h.gone(op)
+			_, err := server.ForgetCluster(ctx, connect.NewRequest(&pb.ForgetClusterRequest{Ref: ref(cluster)}))
+			return err
+		}, denied, denied, 0},
+		{"import", func(ctx context.Context, _, _ string) error {
+			_, err := server.ImportCluster(ctx, connect.NewRequest(&pb.ImportClusterRequest{
+				Ref: ref("imported"), Offline: true, Kubeconfig: []byte("no kubeconfig"), Talosconfig: []byte("none"),
+			}))
+			return err
+		}, denied, denied, connect.CodeInvalidArgument}, // It was read, which is as far as it has to come here.
+	} {
+		for group, want := range map[string]connect.Code{"ichor:viewers": row.viewer, "ichor:operators": row.operator, "ichor:admins": row.admin} {
+			cluster := h.cluster(ctx, "ichor-import", v1alpha1.TalosClusterSpec{TalosVersion: running})
+			op := h.failed(ctx, cluster.Name)
+			caller := auth.Caller{Name: "jane", Groups: []string{group, "system:authenticated"}}
+			err := row.call(auth.With(ctx, caller), cluster.Name, op)
+			if want == 0 {
+				h.Expect(err).NotTo(HaveOccurred(), "%s as one of %s", row.name, group)
+			} else {
+				h.Expect(connect.CodeOf(err)).To(Equal(want), "%s as one of %s: %v", row.name, group, err)
+			}
+		}
+	}
+}
+
+// failed is an operation of a cluster that waits for a retry, and a machine that waits for its approval.
+func (h *hub) failed(ctx context.Context, cluster string) string {
+	labels := map[string]string{"cluster.x-k8s.io/cluster-name": cluster}
+	machine := &v1alpha1.TalosMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster + "-w-2", Labels: labels},
+		Spec:       v1alpha1.TalosMachineSpec{ClusterName: cluster, Role: v1alpha1.WorkerRole, Address: "10.0.0.2", Approval: v1alpha1.ApprovalPending},
+	}
+	h.Expect(h.admin.Create(ctx, machine)).To(Succeed())
+	op := &v1alpha1.TalosOperation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster + "-talos-x", Labels: labels},
+		Spec:       v1alpha1.TalosOperationSpec{ClusterName: cluster, Kind: v1alpha1.TalosKind},
+	}
+	h.Expect(h.admin.Create(ctx, op)).To(Succeed())
+	op.Status.FailureReason = "machine w-1: it broke"
+	h.Expect(h.admin.Status().Update(ctx, op)).To(Succeed())
+	return op.Name
+}
+
+func (h *hub) gone(op string) {
+	h.Expect(h.admin.Delete(context.Background(), &v1alpha1.TalosOperation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: op}})).To(Succeed())
 }
