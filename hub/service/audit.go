@@ -59,11 +59,11 @@ func (s *Server) readAudit(ctx context.Context, wanted *pb.AuditFilter, live boo
 	}
 	session, err := s.Backend.Session(ctx)
 	if err != nil {
-		return nil, readError(err)
+		return nil, problem(err)
 	}
 	log, failures, err := s.auditOf(ctx, live, named)
 	if err != nil {
-		return nil, readError(err)
+		return nil, problem(err)
 	}
 	if !log.Synced() {
 		return nil, connect.NewError(connect.CodeUnavailable, errNotSynced)

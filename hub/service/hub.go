@@ -55,7 +55,7 @@ func knownKinds() []pb.OperationKind {
 func (s *Server) GetSession(ctx context.Context, request *connect.Request[pb.GetSessionRequest]) (*connect.Response[pb.GetSessionResponse], error) {
 	session, err := s.Backend.Session(ctx)
 	if err != nil {
-		return nil, readError(err)
+		return nil, problem(err)
 	}
 	namespaces := request.Msg.GetNamespaces()
 	if len(namespaces) > maxSessionNamespaces {
@@ -82,7 +82,7 @@ func (s *Server) GetSession(ctx context.Context, request *connect.Request[pb.Get
 func (s *Server) readableNamespaces(ctx context.Context, session *Session) ([]string, error) {
 	fleet, _, err := s.Backend.Fleet(ctx)
 	if err != nil {
-		return nil, readError(err)
+		return nil, problem(err)
 	}
 	known := fleet.Namespaces()
 	readable, failures := session.Rights.Readable(ctx, clustersResource, known)

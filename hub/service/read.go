@@ -4,6 +4,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,6 +29,13 @@ const (
 // catchUp is how long something that is asked for by name is waited for, if it is not known: who has just created it asks the informers
 // before they have heard of it.
 const catchUp = time.Second
+
+var errNotSynced = errors.New("the hub has not read everything yet; ask again in a moment")
+
+// invalidField says that a request asks for what cannot be.
+func invalidField(field, value, allowed string) error {
+	return problem(&InvalidError{Field: field, Value: value, Allowed: allowed})
+}
 
 // Live is a Backend that loads a fleet for each call, and gives watches one that goes on changing instead.
 type Live interface {
@@ -74,11 +82,11 @@ func (s *Server) readLive(ctx context.Context, named []string) (*reading, error)
 func (s *Server) readFrom(ctx context.Context, load func(context.Context, ...string) (*fleet.Fleet, []*pb.Failure, error), named []string) (*reading, error) {
 	session, err := s.Backend.Session(ctx)
 	if err != nil {
-		return nil, readError(err)
+		return nil, problem(err)
 	}
 	known, failures, err := load(ctx, named...)
 	if err != nil {
-		return nil, readError(err)
+		return nil, problem(err)
 	}
 	if !known.Synced() {
 		return nil, connect.NewError(connect.CodeUnavailable, errNotSynced)

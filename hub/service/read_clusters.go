@@ -68,7 +68,7 @@ func (s *Server) GetCluster(ctx context.Context, request *connect.Request[pb.Get
 		return nil, err
 	}
 	if err := r.mayGet(ctx, clustersResource, key); err != nil {
-		return nil, readError(err)
+		return nil, problem(err)
 	}
 	r.await(ctx, func() bool { return r.fleet.Cluster(key) != nil })
 	cluster := r.fleet.Cluster(key)

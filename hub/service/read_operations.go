@@ -74,7 +74,7 @@ func (s *Server) GetOperation(ctx context.Context, request *connect.Request[pb.G
 		return nil, err
 	}
 	if err := r.mayGet(ctx, operationsResource, key); err != nil {
-		return nil, readError(err)
+		return nil, problem(err)
 	}
 	op := r.operation(ctx, key)
 	if op == nil {
