@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package service_test
 
 import (
 	"context"

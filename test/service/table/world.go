@@ -5,7 +5,6 @@ package table
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -79,7 +79,10 @@ func NewWorld(objects ...client.Object) *World {
 	w := &World{}
 	var later []client.Object
 	builder := fake.NewClientBuilder().WithScheme(known).WithReturnManagedFields().
-		WithStatusSubresource(&v1alpha1.TalosCluster{}, &v1alpha1.TalosOperation{})
+		WithStatusSubresource(&v1alpha1.TalosCluster{}, &v1alpha1.TalosOperation{}).
+		WithIndex(&corev1.Event{}, "involvedObject.uid", func(event client.Object) []string {
+			return []string{string(event.(*corev1.Event).InvolvedObject.UID)}
+		})
 	given := map[string]bool{}
 	for _, object := range objects {
 		given[fmt.Sprintf("%T %s", object, object.GetName())] = true
@@ -177,8 +180,8 @@ func (w *World) Session(context.Context) (*service.Session, error) {
 }
 
 // Fleet implements service.Backend.
-func (w *World) Fleet(context.Context, ...string) (*fleet.Fleet, []*pb.Failure, error) {
-	return nil, nil, connect.NewError(connect.CodeUnimplemented, errors.New("this world is for writes"))
+func (w *World) Fleet(ctx context.Context, namespaces ...string) (*fleet.Fleet, []*pb.Failure, error) {
+	return fleet.Load(ctx, w.used, namespaces...)
 }
 
 // May implements service.Rights.
@@ -194,10 +197,11 @@ func (w *World) May(_ context.Context, what authorizationv1.ResourceAttributes) 
 }
 
 // Readable implements service.Rights.
-func (w *World) Readable(_ context.Context, _ string, namespaces []string) (readable map[string]bool, failures []*pb.Failure) {
+func (w *World) Readable(ctx context.Context, resource string, namespaces []string) (readable map[string]bool, failures []*pb.Failure) {
 	readable = map[string]bool{}
 	for _, namespace := range namespaces {
-		readable[namespace] = true
+		what := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: v1alpha1.GroupVersion.Group, Resource: resource}
+		readable[namespace] = w.May(ctx, what) == nil
 	}
 	return readable, nil
 }
