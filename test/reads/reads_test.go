@@ -65,7 +65,7 @@ func run(m *testing.M) int {
 // hub is a service that is fed as a hub feeds it, for a caller who may read everything.
 type hub struct {
 	g      *WithT
-	ctx    context.Context //nolint:containedctx // It is that of the test.
+	ctx    context.Context
 	admin  client.Client
 	fleet  *fleet.Fleet
 	server *httptest.Server

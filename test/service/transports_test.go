@@ -45,7 +45,9 @@ func newCertificate(t *testing.T) *certificate {
 }
 
 // GetCertificate implements server.Certificates.
-func (c *certificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c.pair, nil }
+func (c *certificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return &c.pair, nil
+}
 
 // Start implements server.Certificates: it does not change.
 func (c *certificate) Start(ctx context.Context) error {

@@ -71,12 +71,10 @@ func names(want string, total int32) func(gomega.Gomega, proto.Message, *World) 
 	}
 }
 
-// hidden is a user who may not list or get a resource.
-func hidden(resource string) func(*World) {
-	return func(w *World) {
-		w.Denied = func(what authorizationv1.ResourceAttributes) bool {
-			return what.Resource == resource && (what.Verb == "list" || what.Verb == "get")
-		}
+// blind is a user who may not read operations.
+func blind(w *World) {
+	w.Denied = func(what authorizationv1.ResourceAttributes) bool {
+		return what.Resource == "talosoperations" && (what.Verb == "list" || what.Verb == "get")
 	}
 }
 
@@ -121,9 +119,9 @@ func lists() []Row {
 			listOperations(&pb.ListOperationsRequest{OrderBy: "color"})),
 		invalid("list/another hub", `filter.clusters[0].hub "hub-2": empty, for the hub that is asked`,
 			listOperations(&pb.ListOperationsRequest{Filter: &pb.OperationFilter{Clusters: []*pb.Reference{{Hub: "hub-2", Namespace: Namespace}}}})),
-		{Name: "list/what nobody may see", Given: with(hidden("talosoperations"), some()...), Call: listOperations(&pb.ListOperationsRequest{}), Check: names("", 0)},
+		{Name: "list/what nobody may see", Given: with(blind, some()...), Call: listOperations(&pb.ListOperationsRequest{}), Check: names("", 0)},
 		{
-			Name: "list/a namespace that nobody may see", Given: with(hidden("talosoperations"), some()...), Code: connect.CodePermissionDenied,
+			Name: "list/a namespace that nobody may see", Given: with(blind, some()...), Code: connect.CodePermissionDenied,
 			Call:    listOperations(&pb.ListOperationsRequest{Filter: &pb.OperationFilter{Namespaces: []string{Namespace}}}),
 			Message: `user "jane@example.org" may not list talosoperations in namespace "default"`,
 		},
@@ -157,7 +155,7 @@ func gets() []Row {
 			Message: `there is no operation "c1-talos-9" in namespace "default"; list them with: ichor operation list`,
 		},
 		{
-			Name: "get/operation that nobody may see", Given: with(hidden("talosoperations"), some()...), Call: getOperation(ref("c1-talos-x")),
+			Name: "get/operation that nobody may see", Given: with(blind, some()...), Call: getOperation(ref("c1-talos-x")),
 			Code: connect.CodePermissionDenied, Message: "jane@example.org may not get talosoperations in namespace default",
 		},
 		invalid("get/operation without a name", "ref.name is missing: the name of an object", getOperation(ref(""))),
@@ -171,7 +169,7 @@ func gets() []Row {
 			},
 		},
 		{
-			Name: "get/cluster without what nobody may see", Given: with(hidden("talosoperations"), some()...), Call: getCluster(ref(Cluster)),
+			Name: "get/cluster without what nobody may see", Given: with(blind, some()...), Call: getCluster(ref(Cluster)),
 			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
 				g.Expect(answer.(*pb.GetClusterResponse).GetCluster().GetOperations()).To(gomega.BeEmpty())
 			},
@@ -220,7 +218,7 @@ func watches() []Row {
 		{Name: "watch/operations", Given: given(some()...), Call: operations(nil), Check: names("c1-talos-a c1-talos-x c2-talos-other", 3)},
 		{Name: "watch/operations that failed", Given: given(some()...), Call: operations(&pb.OperationFilter{Text: "it BROKE"}), Check: names("c1-talos-x", 1)},
 		{
-			Name: "watch/a namespace that nobody may see", Given: with(hidden("talosoperations"), some()...), Code: connect.CodePermissionDenied,
+			Name: "watch/a namespace that nobody may see", Given: with(blind, some()...), Code: connect.CodePermissionDenied,
 			Call:    operations(&pb.OperationFilter{Namespaces: []string{Namespace}}),
 			Message: `user "jane@example.org" may not list talosoperations in namespace "default"`,
 		},
