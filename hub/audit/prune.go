@@ -89,10 +89,12 @@ func (p *Pruner) prune(ctx context.Context) (more bool, err error) {
 	surplus := p.Limits.surplus(list.Items, p.Clock.Now())
 	for _, entry := range surplus[:min(len(surplus), pruneBatch)] {
 		same := client.Preconditions{UID: &entry.UID, ResourceVersion: &entry.ResourceVersion}
-		if err := p.Client.Delete(ctx, entry.DeepCopy(), same); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		switch err := p.Client.Delete(ctx, entry.DeepCopy(), same); {
+		case err == nil:
+			pruned.Inc()
+		case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err): // Somebody else's doing is theirs.
 			return false, fmt.Errorf("deleting audit entry %s: %w", client.ObjectKeyFromObject(entry), err)
 		}
-		pruned.Inc()
 	}
 	return len(surplus) > pruneBatch, nil
 }
