@@ -74,7 +74,20 @@ await() {
 	done
 }
 
-hub_ready() { grep -q '^Ready' "$dir/hub.log"; }
+# The link comes last of what the hub prints when it is ready.
+hub_ready() { grep -q '^Sign in once' "$dir/hub.log"; }
+
+# free_listen is the usual address of a hub, or any other one where somebody has that.
+free_listen() {
+	if (exec 3<>/dev/tcp/127.0.0.1/8443) 2>/dev/null; then
+		echo 127.0.0.1:0
+	else
+		echo 127.0.0.1:8443
+	fi
+}
+
+# serving PATTERN prints what the hub says of where it serves.
+serving() { sed -n "s/^Serving: $1\$/\\1/p" "$dir/hub.log"; }
 
 fleet_ready() { grep -q "^ready" "$dir/sim.log"; }
 
@@ -115,10 +128,11 @@ start() {
 
 	echo "Starting a hub and $clusters simulated clusters in $dir"
 	launch sim "$bin/ichor-sim" serve --dir "$dir/fleet" --clusters "$clusters" --speed "$speed"
-	launch hub "$bin/ichor-hub" serve --standalone --data-dir "$dir/hub"
+	launch hub "$bin/ichor-hub" serve --standalone --data-dir "$dir/hub" --listen "$(free_listen)"
 	await "$start_seconds" hub hub_ready
 	ln -s hub/kubeconfig "$dir/kubeconfig"
-	export KUBECONFIG=$dir/kubeconfig
+	# A context of the user's own must not lead elsewhere.
+	export KUBECONFIG=$dir/kubeconfig ICHOR_CONFIG=$dir/ichor.yaml
 	await "$start_seconds" sim fleet_ready
 	import_fleet
 	await "$available_seconds" hub all_available
@@ -135,17 +149,32 @@ start() {
 }
 
 explain() {
-	local first
+	local first link url fingerprint
 	first=$(fleet | head -n 1)
+	url=$(serving '\(https:[^ ]*\) .*')
+	fingerprint=$(serving '.*SHA-256 \([0-9A-F:]*\))')
+	link=$("$bin/ichor-hub" login-link --data-dir "$dir/hub" | sed 's/.*: https/https/')
 	cat <<-END
 
-		Every cluster is available. In another terminal:
+		Every cluster is available. The hub serves on $url
+		with a certificate that signs itself: SHA-256 $fingerprint
 
-		  export PATH=$bin:\$PATH KUBECONFIG=$dir/kubeconfig
+		In a browser, sign in within 10 minutes by this link, which works once:
+
+		  $link
+
+		In another terminal:
+
+		  export PATH=$bin:\$PATH ICHOR_CONFIG=$dir/ichor.yaml KUBECONFIG=$dir/kubeconfig
 
 		  ichor cluster list
 		  ichor upgrade talos v1.14.1 --cluster $first --follow
 		  ichor operation list
+
+		That asks the hub's API server, as its administrator. To ask the hub instead, sign in to it by another link:
+
+		  ichor-hub login-link --data-dir $dir/hub
+		  ichor login --fingerprint $fingerprint --link 'LINK'
 
 	END
 }
