@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/access"
 	"ichor.maesh.dev/hub/hub/audit"
 	"ichor.maesh.dev/hub/hub/auth/methods"
@@ -86,7 +85,7 @@ func serve(ctx context.Context, mgr ctrl.Manager, config *rest.Config, o *Servin
 		close(over)
 		return over, nil
 	}
-	s, err := setUpServing(ctx, mgr, config, o)
+	s, err := setUpServing(mgr, config, o)
 	if err != nil {
 		return nil, err
 	}
@@ -100,14 +99,14 @@ func serve(ctx context.Context, mgr ctrl.Manager, config *rest.Config, o *Servin
 }
 
 // setUpServing prepares the server, and what feeds it.
-func setUpServing(ctx context.Context, mgr ctrl.Manager, config *rest.Config, o *Serving) (*server.Server, error) {
+func setUpServing(mgr ctrl.Manager, config *rest.Config, o *Serving) (*server.Server, error) {
 	signIn := o.SignIn
 	signIn.Config = config
 	ways, err := methods.New(signIn)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the ways to sign in: %w", err)
 	}
-	backend, err := setUpBackend(ctx, mgr, config)
+	backend, err := setUpBackend(mgr, config)
 	if err != nil {
 		return nil, err
 	}
@@ -128,13 +127,13 @@ func setUpServing(ctx context.Context, mgr ctrl.Manager, config *rest.Config, o 
 		Guard:        ways.Guard,
 		Auth:         ways.Handler(),
 		UI:           o.UI,
-		Ready:        []server.Check{{Name: "fleet", Holds: backend.known}, {Name: "management-api", Holds: reachable}},
+		Ready:        []server.Check{{Name: "fleet", Holds: synced(backend.fleet)}, {Name: "audit", Holds: synced(backend.audit)}, {Name: "management-api", Holds: reachable}},
 		Log:          log,
 	})
 }
 
 // setUpBackend prepares what every replica knows.
-func setUpBackend(ctx context.Context, mgr ctrl.Manager, config *rest.Config) (*hubBackend, error) {
+func setUpBackend(mgr ctrl.Manager, config *rest.Config) (*hubBackend, error) {
 	reach, err := access.New(access.Options{Config: config, Reader: mgr.GetCache(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Clock: clock.RealClock{}})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the access of callers: %w", err)
@@ -144,22 +143,21 @@ func setUpBackend(ctx context.Context, mgr ctrl.Manager, config *rest.Config) (*
 	if err != nil {
 		return nil, fmt.Errorf("adding what feeds the fleet: %w", err)
 	}
-	entries, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.AuditEntry{})
+	err = mgr.Add(everywhere(func(ctx context.Context) error { return b.audit.Start(ctx, mgr.GetCache()) }))
 	if err != nil {
-		return nil, fmt.Errorf("watching the audit: %w", err)
-	}
-	if _, err := entries.AddEventHandler(b.audit.Handler()); err != nil {
-		return nil, fmt.Errorf("watching the audit: %w", err)
+		return nil, fmt.Errorf("adding what feeds the audit: %w", err)
 	}
 	return b, nil
 }
 
-// known returns an error until the fleet is known.
-func (b *hubBackend) known(context.Context) error {
-	if !b.fleet.Synced() {
-		return errors.New("not every object has been read yet")
+// synced is a check that what is read in the background has been read once.
+func synced(of interface{ Synced() bool }) func(context.Context) error {
+	return func(context.Context) error {
+		if !of.Synced() {
+			return errors.New("not every object has been read yet")
+		}
+		return nil
 	}
-	return nil
 }
 
 // reachable returns a check that the management API answers.
