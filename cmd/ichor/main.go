@@ -5,54 +5,27 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
+
+	"ichor.maesh.dev/hub/cmd/ichor/command"
 )
 
 // version is set by the linker.
 var version = "dev"
 
-// Exit codes of the command.
-const (
-	exitError       = 1
-	exitUsage       = 2
-	exitFailed      = 3
-	exitInterrupted = 130
-)
-
-// codedError carries an exit code of its own.
-type codedError struct {
-	error
-
-	code int
-}
-
-func (e *codedError) Unwrap() error { return e.error }
-
-// usageError is about how the command was called.
-func usageError(format string, args ...any) error {
-	return &codedError{fmt.Errorf(format, args...), exitUsage}
-}
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := newCommand(os.Stdin, os.Stdout, os.Stderr).ExecuteContext(ctx)
+	context.AfterFunc(ctx, stop) // Who interrupts twice does not want to wait.
+	err := command.New(command.Process(version), plugin(os.Args[0])).ExecuteContext(ctx)
 	stop()
-	os.Exit(report(err))
+	os.Exit(command.Report(err, os.Stderr))
 }
 
-// report prints an error and returns the exit code.
-func report(err error) int {
-	if err == nil {
-		return 0
-	}
-	var coded *codedError
-	if !errors.As(err, &coded) {
-		coded = &codedError{err, exitError}
-	}
-	fmt.Fprintln(os.Stderr, "Error:", err)
-	return coded.code
+// plugin says whether the program was called as one of kubectl's.
+func plugin(name string) bool {
+	return strings.TrimSuffix(filepath.Base(name), ".exe") == "kubectl-ichor"
 }

@@ -136,11 +136,36 @@ func (r Result) String() string {
 	return fmt.Sprintf("exit code %d\n%s%s", r.Code, r.Out, r.Err)
 }
 
-// CLI runs ichor to its end.
+// CLI runs ichor to its end, on the management API.
 func (i *Installation) CLI(ctx context.Context, args ...string) (Result, error) {
+	return i.run(ctx, []string{"KUBECONFIG=" + i.Kubeconfig(), "ICHOR_CONFIG=" + filepath.Join(i.dir, "none.yaml")}, args...)
+}
+
+// HubCLI runs ichor to its end, on the hub that SignIn has signed in to.
+func (i *Installation) HubCLI(ctx context.Context, args ...string) (Result, error) {
+	return i.run(ctx, []string{"KUBECONFIG=" + filepath.Join(i.dir, "none"), "ICHOR_CONFIG=" + filepath.Join(i.dir, "ichor.yaml")}, args...)
+}
+
+// SignIn signs ichor in to the hub by a link, as its administrator does.
+func (i *Installation) SignIn(ctx context.Context) error {
+	link, err := i.LoginLink(ctx)
+	if err != nil {
+		return err
+	}
+	result, err := i.HubCLI(ctx, "login", "--link", link, "--ca-file", i.HubCertificate())
+	if err != nil {
+		return err
+	}
+	if result.Code != 0 {
+		return fmt.Errorf("signing in: %s", result)
+	}
+	return nil
+}
+
+func (i *Installation) run(ctx context.Context, env []string, args ...string) (Result, error) {
 	var out, errOut bytes.Buffer
 	cmd := exec.CommandContext(ctx, i.cliBinary, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+i.Kubeconfig())
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err := cmd.Run()
 	var exit *exec.ExitError

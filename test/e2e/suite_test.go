@@ -53,21 +53,35 @@ func install(ctx context.Context, clusters ...sim.ClusterSpec) *world {
 
 // unavailable are the clusters that the hub cannot work on.
 func (w *world) unavailable(ctx context.Context) ([]string, error) {
-	var list v1alpha1.TalosClusterList
+	var list struct {
+		Clusters []struct {
+			Ref        struct{ Name string }
+			Conditions []struct{ Type, Status string }
+		}
+	}
 	if err := w.CLIJSON(ctx, &list, "cluster", "list"); err != nil {
 		return nil, err
 	}
 	var names []string
-	for _, cluster := range list.Items {
+	for _, cluster := range list.Clusters {
 		available := false
-		for _, condition := range cluster.Status.Conditions {
-			available = available || condition.Type == "Available" && condition.Status == "True"
+		for _, condition := range cluster.Conditions {
+			available = available || condition.Type == "Available" && condition.Status == "CONDITION_STATUS_TRUE"
 		}
 		if !available {
-			names = append(names, cluster.Name)
+			names = append(names, cluster.Ref.Name)
 		}
 	}
 	return names, nil
+}
+
+// hub runs the CLI on the hub and expects it to end with an exit code.
+func (w *world) hub(ctx context.Context, code int, args ...string) e2e.Result {
+	GinkgoHelper()
+	result, err := w.HubCLI(ctx, args...)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(result.Code).To(Equal(code), "ichor %v: %s", args, result)
+	return result
 }
 
 // ichor runs the CLI and expects it to end with an exit code.

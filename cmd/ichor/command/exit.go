@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Exit codes of the command.
+const (
+	exitError       = 1
+	exitUsage       = 2
+	exitFailed      = 3
+	exitStillRuns   = 5
+	exitInterrupted = 130
+)
+
+// codedError carries an exit code of its own.
+type codedError struct {
+	error
+
+	code int
+}
+
+func (e *codedError) Unwrap() error { return e.error }
+
+// usageError is about how the command was called.
+func usageError(format string, args ...any) error {
+	return &codedError{fmt.Errorf(format, args...), exitUsage}
+}
+
+// Report prints an error and returns the exit code.
+func Report(err error, w io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(w, "Error:", err)
+	var coded *codedError
+	if errors.As(err, &coded) {
+		return coded.code
+	}
+	return exitError
+}
