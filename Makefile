@@ -65,6 +65,11 @@ build: $(addprefix build-,$(BINARIES)) ## Build bin/ichor, bin/ichor-hub and bin
 $(addprefix build-,$(BINARIES)): build-%:
 	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/$* ./cmd/$*
 
+# The same program under the name by which kubectl finds it: kubectl ichor.
+build: bin/kubectl-ichor
+bin/kubectl-ichor: build-ichor
+	ln -sf ichor $@
+
 # The tests' own kubectl; the product needs none.
 .PHONY: build-kubectl
 build-kubectl:
@@ -160,7 +165,8 @@ lint: $(GOLANGCI_LINT) ## Run the linters; they hold the rule of imports, too.
 ##@ Generated code
 
 .PHONY: generate
-generate: generate-deepcopy generate-crds generate-rbac generate-proto ## Write deepcopy functions, CRDs, RBAC and the protocol.
+generate: generate-deepcopy generate-crds generate-rbac generate-proto ## Write deepcopy functions, CRDs, RBAC, the protocol and docs/reference.
+	$(MAKE) --no-print-directory generate-docs # It describes what the others write.
 
 .PHONY: generate-deepcopy
 generate-deepcopy: $(CONTROLLER_GEN)
@@ -180,6 +186,10 @@ generate-rbac: $(CONTROLLER_GEN)
 generate-proto: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_CONNECT_GO)
 	rm -rf proto/gen
 	cd proto && PATH=$(dir $(PROTOC_GEN_GO)):$(dir $(PROTOC_GEN_CONNECT_GO)):$$PATH $(BUF) generate
+
+.PHONY: generate-docs
+generate-docs: $(BUF)
+	$(BUF) build proto -o -#format=binpb | $(GO) run -p $(JOBS) ./hack/reference docs/reference /dev/stdin config/crd/bases/*.yaml
 
 .PHONY: proto-baseline
 proto-baseline: $(BUF)
