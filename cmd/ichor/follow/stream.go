@@ -59,10 +59,10 @@ func (s *Stream[M]) Run(ctx context.Context) error {
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case heard && (err == nil || connect.CodeOf(err) == connect.CodeUnauthenticated):
+			continue // The hub ended it in good order, as it does with streams, and with credentials, that have become old. Others may be there.
 		case final(err):
 			return err
-		case err == nil && heard:
-			continue // The hub ended it in good order, as it does with streams that have become old.
 		case r.lost.IsZero():
 			r.lose(err)
 		case time.Since(r.lost) > Patience:

@@ -162,6 +162,21 @@ func TestFinalErrors(t *testing.T) {
 	}
 }
 
+// A hub ends a stream whose credentials have ended. Where there are others by now, it goes on without a word.
+func TestCredentialsThatEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		ended := connect.NewError(connect.CodeUnauthenticated, errors.New("the token has expired"))
+		hub := &lines{lines: []line{{sends: []*pb.WatchOperationsResponse{message("1")}, ends: ended}, {sends: []*pb.WatchOperationsResponse{message("2")}}}}
+		g.Expect(hub.stream(2).Run(t.Context())).To(Succeed())
+		g.Expect(hub.events).To(Equal([]string{"message 1", "message 2"}))
+
+		hub = &lines{lines: []line{{sends: []*pb.WatchOperationsResponse{message("1")}, ends: ended}, {refused: ended}}}
+		g.Expect(hub.stream(2).Run(t.Context())).To(MatchError(ended))
+		g.Expect(hub.tokens).To(HaveLen(2))
+	})
+}
+
 func TestEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
