@@ -15,6 +15,7 @@ GOLANGCI_LINT_VERSION := v2.15.0
 BUF_VERSION := 1.75.0
 PROTOC_GEN_GO_VERSION := v1.36.12
 PROTOC_GEN_CONNECT_GO_VERSION := v1.21.1
+PROTOC_GEN_ES_VERSION := 2.13.0
 CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 BUF_DIR := $(TOOLS)/buf-$(BUF_VERSION)
@@ -22,6 +23,8 @@ BUF := $(BUF_DIR)/node_modules/.bin/buf
 # buf runs its plugins by their plain names.
 PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOC_GEN_GO_VERSION)/protoc-gen-go
 PROTOC_GEN_CONNECT_GO := $(TOOLS)/protoc-gen-connect-go-$(PROTOC_GEN_CONNECT_GO_VERSION)/protoc-gen-connect-go
+PROTOC_GEN_ES_DIR := $(TOOLS)/protoc-gen-es-$(PROTOC_GEN_ES_VERSION)
+PROTOC_GEN_ES := $(PROTOC_GEN_ES_DIR)/node_modules/.bin/protoc-gen-es
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The embedded API server reports the version of the libraries it is made of; without these it says v0.0.0-master,
@@ -183,9 +186,9 @@ generate-rbac: $(CONTROLLER_GEN)
 	$(CONTROLLER_GEN) rbac:roleName=ichor-hub paths=./controllers/... paths=./hub/... output:rbac:artifacts:config=config/rbac
 
 .PHONY: generate-proto
-generate-proto: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_CONNECT_GO)
-	rm -rf proto/gen
-	cd proto && PATH=$(dir $(PROTOC_GEN_GO)):$(dir $(PROTOC_GEN_CONNECT_GO)):$$PATH $(BUF) generate
+generate-proto: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_CONNECT_GO) $(PROTOC_GEN_ES)
+	rm -rf proto/gen ui/src/gen
+	cd proto && PATH=$(dir $(PROTOC_GEN_GO)):$(dir $(PROTOC_GEN_CONNECT_GO)):$(dir $(PROTOC_GEN_ES)):$$PATH $(BUF) generate
 
 .PHONY: generate-docs
 generate-docs: $(BUF)
@@ -198,7 +201,7 @@ proto-baseline: $(BUF)
 ##@ Tools, at exact versions and outside go.mod
 
 .PHONY: tools
-tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_CONNECT_GO) ## Build the generators and linters.
+tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_CONNECT_GO) $(PROTOC_GEN_ES) ## Build the generators and linters.
 
 # install-tool PACKAGE VERSION TARGET: `go install` names the binary after the package, the stamp carries the version.
 define install-tool
@@ -221,3 +224,6 @@ $(PROTOC_GEN_GO):
 
 $(PROTOC_GEN_CONNECT_GO):
 	GOBIN=$(@D) $(GO) install -p $(JOBS) connectrpc.com/connect/cmd/protoc-gen-connect-go@$(PROTOC_GEN_CONNECT_GO_VERSION)
+
+$(PROTOC_GEN_ES):
+	npm install --silent --no-save --no-audit --no-fund --prefix $(PROTOC_GEN_ES_DIR) @bufbuild/protoc-gen-es@$(PROTOC_GEN_ES_VERSION)

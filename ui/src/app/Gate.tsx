@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+import { Code } from '@connectrpc/connect';
+import { useQuery } from '@connectrpc/connect-query';
+import { lazy, Suspense, useEffect, useMemo } from 'react';
+import { useTranslation } from 'react-i18next';
+import { useLocation } from 'wouter';
+import { HubService } from '../gen/ichor/v1alpha1/hub_pb';
+import { Quiet } from '../parts/Section';
+import { SessionContext, useHub, useStore } from './hub';
+
+const SignIn = lazy(() => import('../pages/session/SignIn').then((m) => ({ default: m.SignIn })));
+
+/** Rights can change while the page is open. */
+const sessionAge = 60_000;
+
+/** Gate shows the page to who is signed in, and the sign-in to who is not. The address stays, so that the sign-in leads back to it. */
+export function Gate({ children }: { children: React.ReactNode }) {
+  const { t } = useTranslation();
+  const [path] = useLocation();
+  const hub = useQuery(HubService.method.getHub, {});
+  const session = useQuery(HubService.method.getSession, {}, { refetchInterval: sessionAge, staleTime: 0 });
+  const signedOut = useSignedOut(session.refetch);
+  const value = useMemo(
+    () => hub.data && session.data && { hub: hub.data, session: session.data },
+    [hub.data, session.data],
+  );
+
+  if (session.error?.code === Code.Unauthenticated || path === '/sign-in') {
+    return (
+      <Suspense fallback={null}>
+        <SignIn hub={hub.data} expired={signedOut} />
+      </Suspense>
+    );
+  }
+  if (value) {
+    return <SessionContext value={value}>{children}</SessionContext>;
+  }
+  const error = hub.error ?? session.error;
+  return (
+    <main>
+      {error ? (
+        <Suspense fallback={null}>
+          <SignIn hub={hub.data} error={error} again={() => Promise.all([hub.refetch(), session.refetch()])} />
+        </Suspense>
+      ) : (
+        <Quiet>{t('app.loading')}</Quiet>
+      )}
+    </main>
+  );
+}
+
+/** useSignedOut looks again at the session when a watch was told that there is none. */
+function useSignedOut(look: () => unknown): boolean {
+  const { board } = useHub();
+  const { code } = useStore(board.status);
+  const out = code === Code.Unauthenticated;
+  useEffect(() => {
+    if (out) {
+      look();
+    }
+  }, [out, look]);
+  return out;
+}

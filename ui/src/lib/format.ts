@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/** Zone is "local", or the name of a time zone. */
+export type Zone = string;
+
+/** zoneName is the name that Intl knows. */
+export function zoneName(zone: Zone): string {
+  return zone === 'local' ? Intl.DateTimeFormat().resolvedOptions().timeZone : zone;
+}
+
+const cache = new Map<string, Intl.DateTimeFormat>();
+
+function dateFormat(locale: string, zone: Zone, parts: 'full' | 'clock'): Intl.DateTimeFormat {
+  const key = `${locale} ${zone} ${parts}`;
+  let format = cache.get(key);
+  if (!format) {
+    const date: Intl.DateTimeFormatOptions =
+      parts === 'full' ? { year: 'numeric', month: 'short', day: 'numeric' } : {};
+    const clock: Intl.DateTimeFormatOptions = {
+      hour: '2-digit',
+      minute: '2-digit',
+      second: '2-digit',
+      hourCycle: 'h23',
+    };
+    format = new Intl.DateTimeFormat(locale, {
+      ...date,
+      ...clock,
+      timeZone: zoneName(zone),
+      timeZoneName: parts === 'full' ? 'short' : undefined,
+    });
+    cache.set(key, format);
+  }
+  return format;
+}
+
+/** formatTime is a time to the second, with its zone. */
+export function formatTime(time: number, locale: string, zone: Zone): string {
+  return dateFormat(locale, zone, 'full').format(time);
+}
+
+/** formatClock is the time of the day. */
+export function formatClock(time: number, locale: string, zone: Zone): string {
+  return dateFormat(locale, zone, 'clock').format(time);
+}
+
+const units: [Intl.RelativeTimeFormatUnit & ('day' | 'hour' | 'minute' | 'second'), number][] = [
+  ['day', 86_400_000],
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+  ['second', 1_000],
+];
+
+/** formatRelative is how long ago a time was, or when it will be. */
+export function formatRelative(time: number, now: number, locale: string): string {
+  const difference = time - now;
+  const format = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' });
+  for (const [unit, size] of units) {
+    if (Math.abs(difference) >= size || unit === 'second') {
+      return format.format(Math.trunc(difference / size), unit);
+    }
+  }
+  return '';
+}
+
+/** formatDuration is a length of time in its two largest units. */
+export function formatDuration(length: number, locale: string): string {
+  const parts: string[] = [];
+  let rest = Math.max(0, length);
+  for (const [unit, size] of units) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    const begun = parts.length > 0;
+    if (count > 0 || (unit === 'second' && !begun)) {
+      parts.push(new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'short' }).format(count));
+    }
+    if (parts.length === 2 || (begun && count === 0)) {
+      break;
+    }
+  }
+  return parts.join(' ');
+}
+
+/** formatNumber is a number with the language's own separators. */
+export function formatNumber(value: number, locale: string): string {
+  return new Intl.NumberFormat(locale).format(value);
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+import { useTranslation } from 'react-i18next';
+import type { Operation } from '../../gen/ichor/v1alpha1/operation_pb';
+import { isOver } from '../../lib/operations';
+import { operationMark } from '../../lib/state';
+import { Command } from '../../parts/Command';
+import { Shape } from '../../parts/Mark';
+import { Notice } from '../../parts/Notice';
+import { Progress } from '../../parts/Progress';
+import { reasonWords } from '../../parts/reason';
+import css from './Operation.module.css';
+
+/** Answer is what somebody wants to know first: what does it do, why does it not move, who changes that, and how. */
+export function Answer({ operation }: { operation: Operation }) {
+  const { t } = useTranslation();
+  const mark = operationMark(operation.phase, operation.attention);
+  return (
+    <div className={css.answer}>
+      {operation.failureReason !== '' && (
+        <Notice mark="failed" title={t('operation.failure')}>
+          <p lang="en">{operation.failureReason}</p>
+          <p>{t('operation.noRetry')}</p>
+          {operation.answer?.command && <Command line={operation.answer.command} label={t('operation.who')} />}
+        </Notice>
+      )}
+      {operation.failureReason === '' && !isOver(operation) && <Now operation={operation} />}
+      {operation.deleting && <Notice mark="waiting" title={t('operation.settling')} />}
+      <div className={css.progress}>
+        <Progress
+          done={operation.machinesCompleted}
+          total={operation.machinesTotal}
+          mark={mark}
+          label={t('fleet.progress', { done: operation.machinesCompleted, count: operation.machinesTotal })}
+        />
+        <span>{t('fleet.progress', { done: operation.machinesCompleted, count: operation.machinesTotal })}</span>
+        <Stages operation={operation} />
+      </div>
+    </div>
+  );
+}
+
+function Now({ operation }: { operation: Operation }) {
+  const { t } = useTranslation();
+  const { answer } = operation;
+  const stands = answer !== undefined && answer.why !== '';
+  const title =
+    stands && answer.reason ? reasonWords(t, answer.reason) : t(stands ? 'operation.why' : 'operation.doing');
+  return (
+    <Notice mark={operationMark(operation.phase, operation.attention)} title={title}>
+      {answer?.doing && <p lang="en">{answer.doing}</p>}
+      {stands && <p lang="en">{answer.why}</p>}
+      {answer?.who && (
+        <p>
+          {t('operation.who')}: <span lang="en">{answer.who}</span>
+        </p>
+      )}
+      {answer?.command && <Command line={answer.command} />}
+      {operation.paused && answer?.reason !== 'OperatorPaused' && <p>{t('operation.pauseAsked')}</p>}
+    </Notice>
+  );
+}
+
+/** Stages are those that are over, and the one under way. */
+function Stages({ operation }: { operation: Operation }) {
+  const { t } = useTranslation();
+  const { stage, completedStages } = operation;
+  return (
+    <ol className={css.stages} aria-label={t('operation.stages')}>
+      {completedStages.map((name) => (
+        <li key={name} className={css.stage}>
+          <Shape mark="ok" />
+          {name}
+          <span className="visually-hidden">{t('operation.state.done')}</span>
+        </li>
+      ))}
+      {stage !== '' && !completedStages.includes(stage) && (
+        <li className={css.stage} aria-current="step">
+          <Shape mark={operationMark(operation.phase, operation.attention)} />
+          {stage}
+        </li>
+      )}
+    </ol>
+  );
+}

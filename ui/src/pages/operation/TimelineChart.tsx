@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+import { memo } from 'react';
+import { useTranslation } from 'react-i18next';
+import { useSettings } from '../../app/settings';
+import type { Operation } from '../../gen/ichor/v1alpha1/operation_pb';
+import { formatClock, formatDuration } from '../../lib/format';
+import { isOver } from '../../lib/operations';
+import type { Mark } from '../../lib/state';
+import type { Bar, Lane, Timeline } from '../../lib/timeline';
+import { place, timelineOf } from '../../lib/timeline';
+import { Shape } from '../../parts/Mark';
+import { useNow } from '../../parts/now';
+import { Quiet } from '../../parts/Section';
+import css from './TimelineChart.module.css';
+
+const laneMarks: Record<Lane['state'], Mark> = { done: 'ok', running: 'running', failed: 'failed', waiting: 'waiting' };
+
+/** TimelineChart shows each machine's steps on one axis, and where it waited. */
+export function TimelineChart({ operation }: { operation: Operation }) {
+  const { t } = useTranslation();
+  const now = useNow(isOver(operation) ? 10_000 : 1_000);
+  const timeline = timelineOf(operation, now);
+  if (!timeline || timeline.lanes.length === 0) {
+    return <Quiet>{t('operation.notBegun')}</Quiet>;
+  }
+  return (
+    <>
+      <Quiet>{t('operation.timelineHelp')}</Quiet>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls sideways must be reached by the keyboard. */}
+      <section className={css.scroll} tabIndex={0} aria-label={t('operation.timeline')}>
+        <div className={css.chart}>
+          <Axis timeline={timeline} />
+          <ul className={css.lanes}>
+            {timeline.lanes.map((lane) => (
+              <LaneLine key={lane.name} lane={lane} timeline={timeline} now={now} />
+            ))}
+          </ul>
+        </div>
+      </section>
+    </>
+  );
+}
+
+/** Axis are the times since the start. */
+const Axis = memo(function Axis({ timeline }: { timeline: Timeline }) {
+  const { t } = useTranslation();
+  const { language } = useSettings();
+  return (
+    <div className={css.axis} role="img" aria-label={t('operation.axis')}>
+      {timeline.ticks.map((tick) => (
+        <span key={tick} className={css.tick} style={{ left: `${place(timeline, timeline.start + tick)}%` }}>
+          {tick === 0 ? '0' : t('operation.elapsed', { length: formatDuration(tick, language) })}
+        </span>
+      ))}
+    </div>
+  );
+});
+
+function LaneLine({ lane, timeline, now }: { lane: Lane; timeline: Timeline; now: number }) {
+  const { t } = useTranslation();
+  const { language } = useSettings();
+  const doing = lane.state === 'done' ? t('operation.state.done') : lane.step || t(`operation.state.${lane.state}`);
+  const length = lane.since === undefined ? '' : formatDuration(now - lane.since, language);
+  return (
+    <li className={css.lane}>
+      <div className={css.name}>
+        <Shape mark={laneMarks[lane.state]} />
+        <strong>{lane.name}</strong>
+        <span className={css.quiet}>{[doing, lane.state === 'done' ? '' : length].filter(Boolean).join(' · ')}</span>
+      </div>
+      <ol className={css.bars}>
+        {lane.bars.map((bar) => (
+          <BarLine key={`${bar.state}${bar.start}`} bar={bar} timeline={timeline} />
+        ))}
+      </ol>
+      {lane.message && (
+        <p className={lane.state === 'failed' ? css.failure : css.message} lang="en">
+          {lane.message}
+        </p>
+      )}
+    </li>
+  );
+}
+
+function BarLine({ bar, timeline }: { bar: Bar; timeline: Timeline }) {
+  const { t } = useTranslation();
+  const { language, zone } = useSettings();
+  const values = {
+    length: formatDuration(bar.end - bar.start, language),
+    start: formatClock(bar.start, language, zone),
+  };
+  const words =
+    bar.state === 'waiting' ? t('operation.waitBar', values) : t('operation.stepBar', { step: bar.step, ...values });
+  const [from, to] = [place(timeline, bar.start), place(timeline, bar.end)];
+  return (
+    <li className={`${css.bar} ${css[bar.state]}`} style={{ left: `${from}%`, width: `${to - from}%` }} title={words}>
+      <span aria-hidden="true">{bar.step}</span>
+      <span className="visually-hidden">{words}</span>
+    </li>
+  );
+}
