@@ -336,6 +336,7 @@ export const en = {
     machine: 'Machine',
     conditions: 'Gates and conditions',
     events: 'Events',
+    reason: 'Reason',
     noEvents: 'No events; the API server keeps them for a while only.',
     times_one: 'once',
     times_other: '{{count, number}} times',

@@ -323,6 +323,7 @@ export const ja: Messages = {
     machine: 'マシン',
     conditions: 'ゲートとコンディション',
     events: 'イベント',
+    reason: '理由',
     noEvents: 'イベントはありません。API サーバーは一定期間のみ保持します。',
     times_other: '{{count, number}} 回',
     pause: '一時停止',

@@ -3,7 +3,7 @@ import type { Cluster, OperationSummary } from '../gen/ichor/v1alpha1/cluster_pb
 import type { OperationKind } from '../gen/ichor/v1alpha1/operation_pb';
 import { OperationPhase } from '../gen/ichor/v1alpha1/operation_pb';
 import type { Reference } from '../gen/ichor/v1alpha1/types_pb';
-import { ConditionStatus } from '../gen/ichor/v1alpha1/types_pb';
+import { Attention, ConditionStatus } from '../gen/ichor/v1alpha1/types_pb';
 import { refKey } from './refs';
 import type { Mark } from './state';
 import { attentionMark, operationMark } from './state';
@@ -61,13 +61,16 @@ export interface FleetRow {
 /** fleetRow makes the row of a cluster. */
 export function fleetRow(cluster: Cluster): FleetRow {
   const running = cluster.operations.filter((o) => o.phase === OperationPhase.IN_PROGRESS).length;
+  const operation = foremost(cluster.operations);
+  // Others may wait behind what runs: that it runs says more.
+  const moves = operation?.mark === 'running' && cluster.attention <= Attention.WAITING;
   const row: FleetRow = {
     key: refKey(cluster.ref),
     namespace: cluster.ref?.namespace ?? '',
     name: cluster.ref?.name ?? '',
     labels: cluster.labels,
     attention: cluster.attention,
-    mark: attentionMark(cluster.attention, running > 0),
+    mark: moves ? 'running' : attentionMark(cluster.attention, false),
     reason: cluster.attentionReason,
     issues: issuesOf(cluster),
     talos: cluster.talosVersions?.lowest ?? '',
@@ -81,7 +84,7 @@ export function fleetRow(cluster: Cluster): FleetRow {
     pending: cluster.machinesPending,
     held: cluster.machinesHeld,
     holder: holderName(cluster.lock?.operation, cluster.lock?.holder),
-    operation: foremost(cluster.operations),
+    operation,
     running,
     unfinished: cluster.operations.length,
     text: '',

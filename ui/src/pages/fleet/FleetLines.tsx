@@ -109,7 +109,7 @@ function Operation({ operation, others }: { operation: RowOperation; others: num
 
 function Reason({ row }: { row: FleetRow }) {
   return (
-    <span className={css.quiet} lang="en" title={row.reason}>
+    <span className={css.reason} lang="en" title={row.reason}>
       {row.reason}
     </span>
   );

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import { memo } from 'react';
+import { memo, useLayoutEffect, useRef } from 'react';
 import { useTranslation } from 'react-i18next';
 import { useSettings } from '../../app/settings';
 import type { Operation } from '../../gen/ichor/v1alpha1/operation_pb';
@@ -20,6 +20,14 @@ export function TimelineChart({ operation }: { operation: Operation }) {
   const { t } = useTranslation();
   const now = useNow(isOver(operation) ? 10_000 : 1_000);
   const timeline = timelineOf(operation, now);
+  const box = useRef<HTMLElement>(null);
+  const over = isOver(operation);
+  // What goes on is at the right end; on a phone it would be out of sight.
+  useLayoutEffect(() => {
+    if (box.current && !over) {
+      box.current.scrollLeft = box.current.scrollWidth;
+    }
+  }, [over]);
   if (!timeline || timeline.lanes.length === 0) {
     return <Quiet>{t('operation.notBegun')}</Quiet>;
   }
@@ -27,7 +35,7 @@ export function TimelineChart({ operation }: { operation: Operation }) {
     <>
       <Quiet>{t('operation.timelineHelp')}</Quiet>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls sideways must be reached by the keyboard. */}
-      <section className={css.scroll} tabIndex={0} aria-label={t('operation.timeline')}>
+      <section ref={box} className={css.scroll} tabIndex={0} aria-label={t('operation.timeline')}>
         <div className={css.chart}>
           <Axis timeline={timeline} />
           <ul className={css.lanes}>

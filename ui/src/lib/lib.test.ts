@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { describe, expect, it } from 'vitest';
+import { AuditEntrySchema, AuditResult } from '../gen/ichor/v1alpha1/hub_pb';
+import {
+  Confirmation,
+  OperationKind,
+  OperationPhase,
+  OperationSchema,
+  PlanSchema,
+} from '../gen/ichor/v1alpha1/operation_pb';
+import { Attention } from '../gen/ichor/v1alpha1/types_pb';
+import { auditFilter, formatAuditQuery, joinEntries, parseAuditQuery } from './auditquery';
+import { cli, quote } from './cli';
+import { indexAfterKey } from './gridkeys';
+import { filterOperations, formatOperationQuery, parseOperationQuery } from './operationquery';
+import { steerings, steerObstacle, urgentFirst } from './operations';
+import { changesOf, confirmationName, machineCount } from './plans';
+import { clusterPath, operationPath } from './refs';
+import { rightsIn, startVerb } from './rights';
+
+it('quotes what a shell would take apart', () => {
+  expect(quote('a-b.c')).toBe('a-b.c');
+  expect(quote("it's; rm")).toBe("'it'\\''s; rm'");
+  expect(quote('')).toBe("''");
+  expect(cli.resume({ namespace: 'ns', name: 'op' })).toBe('ichor operation resume op -n ns');
+});
+
+it('makes addresses', () => {
+  expect(clusterPath({ namespace: 'a b', name: 'c' })).toBe('/clusters/a%20b/c');
+  expect(operationPath({ namespace: 'ns', name: 'op' })).toBe('/operations/ns/op');
+});
+
+describe('indexAfterKey', () => {
+  it.each([
+    ['ArrowDown', 3, 4],
+    ['ArrowUp', 0, 0],
+    ['ArrowDown', 9, 9],
+    ['PageDown', 0, 5],
+    ['PageUp', 3, 0],
+    ['End', 0, 9],
+    ['Home', 7, 0],
+    ['ArrowDown', -1, 1],
+    ['x', 3, undefined],
+  ] as const)('%s from %i: %s', (key, index, next) => {
+    expect(indexAfterKey(key, index, 10, 5)).toBe(next);
+  });
+});
+
+describe('rights', () => {
+  const of = (namespace: string, start: string[], operate = true) =>
+    ({ namespace, read: true, operate, start, override: false, machines: false, clusters: false }) as never;
+  it('join those in a namespace with those everywhere', () => {
+    const rights = rightsIn([of('', ['talos'], false), of('a', ['node']), of('b', ['config'])], 'a');
+    expect([...rights.start]).toEqual(['talos', 'node']);
+    expect(rights.operate).toBe(true);
+    expect(rightsIn([of('b', ['node'])], 'a')).toMatchObject({ read: false, operate: false });
+  });
+  it('have a verb of their own for a reset', () => {
+    expect(startVerb(OperationKind.NODE, 'Reset')).toBe('node-reset');
+    expect(startVerb(OperationKind.NODE, 'Reboot')).toBe('node');
+    expect(startVerb(OperationKind.CA_ROTATION)).toBe('ca-rotation');
+  });
+});
+
+describe('steering', () => {
+  const open = create(OperationSchema, {
+    ref: { namespace: 'ns', name: 'op' },
+    kind: OperationKind.TALOS,
+    phase: OperationPhase.IN_PROGRESS,
+  });
+  const may = (start: string[]) => rightsIn([{ namespace: '', read: true, operate: true, start } as never], 'ns');
+  it('offers what makes sense', () => {
+    expect(steerings(open)).toEqual(['pause', 'remove']);
+    expect(steerings(create(OperationSchema, { paused: true }))).toEqual(['resume', 'remove']);
+    expect(steerings(create(OperationSchema, { failureReason: 'x' }))).toEqual(['retry', 'pause', 'remove']);
+    expect(steerings(create(OperationSchema, { phase: OperationPhase.COMPLETED }))).toEqual(['remove']);
+  });
+  it('needs the right to start for a retry', () => {
+    expect(steerObstacle(open, 'retry', may([]))).toEqual({ why: 'start', namespace: 'ns', verb: 'talos' });
+    expect(steerObstacle(open, 'retry', may(['talos']))).toBeUndefined();
+    expect(steerObstacle(open, 'pause', rightsIn([], 'ns'))).toEqual({ why: 'operate', namespace: 'ns' });
+    expect(steerObstacle(create(OperationSchema, { deleting: true }), 'pause', may([]))).toEqual({ why: 'gone' });
+  });
+  it('orders the urgent first, then the newest', () => {
+    const of = (name: string, attention: Attention, time: number) =>
+      create(OperationSchema, { ref: { name }, attention, createTime: timestampFromMs(time) });
+    const sorted = [of('a', Attention.NONE, 1), of('b', Attention.FAILED, 0), of('c', Attention.NONE, 2)].sort(
+      urgentFirst,
+    );
+    expect(sorted.map((operation) => operation.ref?.name)).toEqual(['b', 'c', 'a']);
+  });
+});
+
+describe('plans', () => {
+  const plan = create(PlanSchema, {
+    cluster: { namespace: 'ns', name: 'c1' },
+    confirmation: Confirmation.NAME,
+    stages: [
+      { groups: [{ machines: [{ name: 'a' }, { name: 'b' }] }] },
+      { groups: [{ machines: [{ name: 'a' }] }, { machines: [{ name: 'b' }] }] },
+    ],
+  });
+  it('ask for the name of the machine, or of the cluster', () => {
+    expect(confirmationName(plan, '')).toBe('c1');
+    expect(confirmationName(plan, 'm1')).toBe('m1');
+    expect(confirmationName({ ...plan, confirmation: Confirmation.YES }, '')).toBeUndefined();
+  });
+  it('count each machine once', () => {
+    expect(machineCount(plan)).toBe(2);
+  });
+  it('show what changes', () => {
+    const target = (talosVersion: string) => ({ talosVersion }) as never;
+    expect(changesOf(target('v1'), target('v2'))).toEqual([{ name: 'Talos', from: 'v1', to: 'v2' }]);
+  });
+});
+
+describe('operations in the address', () => {
+  it('are given back', () => {
+    const query = { text: 'a b', kind: OperationKind.NODE };
+    expect(parseOperationQuery(formatOperationQuery(query))).toEqual(query);
+    expect(parseOperationQuery('?kind=bogus')).toEqual({ text: '', kind: OperationKind.UNSPECIFIED });
+  });
+  it('are filtered by kind and words', () => {
+    const operations = [
+      create(OperationSchema, { kind: OperationKind.TALOS, ref: { name: 'one' }, cluster: { name: 'alpha' } }),
+      create(OperationSchema, { kind: OperationKind.NODE, ref: { name: 'two' }, cluster: { name: 'alpha' } }),
+    ];
+    expect(filterOperations(operations, { text: 'ALPHA one', kind: 0 })).toHaveLength(1);
+    expect(filterOperations(operations, { text: '', kind: OperationKind.NODE })).toHaveLength(1);
+  });
+});
+
+describe('the audit', () => {
+  it('keeps its filter in the address', () => {
+    const query = { text: 'x', result: 'denied', follow: true } as const;
+    expect(parseAuditQuery(formatAuditQuery(query))).toEqual(query);
+    expect(auditFilter(query)).toEqual({ text: 'x', results: [AuditResult.DENIED] });
+  });
+  it('has each entry once, the newest first', () => {
+    const entry = (id: string, time: number) => create(AuditEntrySchema, { id, time: timestampFromMs(time) });
+    expect(joinEntries([entry('c', 3), entry('b', 2)], [entry('b', 2), entry('a', 1)]).map((each) => each.id)).toEqual([
+      'c',
+      'b',
+      'a',
+    ]);
+  });
+});

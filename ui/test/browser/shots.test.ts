@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+import { mkdirSync } from 'node:fs';
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, it } from 'vitest';
+import { exampleFleet } from '../fake/fleet';
+import type { FakeHub } from '../fake/server';
+import { serveWorld } from '../fake/server';
+import { checkPage, launch, visit } from './browser';
+
+const shots = new URL('../shots', import.meta.url).pathname;
+
+const pages = {
+  fleet: '/',
+  grouped: '/?group=region&sort=-state',
+  cluster: '/clusters/retail/bravo',
+  drift: '/clusters/retail/echo',
+  approve: '/clusters/edge/foxtrot',
+  operations: '/operations',
+  failed: '/operations/retail/talos-bravo-x7k2p',
+  running: '/operations/platform/talos-golf-m4n8q',
+  audit: '/audit',
+  session: '/session',
+};
+
+/** Every page in both themes on both sizes, to be looked at; each is checked like in the other tests. */
+describe('screenshots', () => {
+  let browser: Browser;
+  let hub: FakeHub;
+
+  beforeAll(async () => {
+    mkdirSync(shots, { recursive: true });
+    [browser, hub] = await Promise.all([launch(), serveWorld(exampleFleet())]);
+  });
+  afterAll(() => Promise.all([browser.close(), hub.close()]));
+
+  for (const [name, path] of Object.entries(pages)) {
+    for (const theme of ['light', 'dark'] as const) {
+      for (const width of [1440, 390]) {
+        it(`${name}, ${theme}, ${width} px`, async () => {
+          const seen = await visit(browser, hub.url + path, { theme, width, height: width === 390 ? 844 : 900 });
+          await seen.page.locator('h1').first().waitFor({ timeout: 10_000 });
+          await seen.page.getByText('Live', { exact: true }).waitFor({ timeout: 10_000 });
+          await seen.page.waitForTimeout(300);
+          await seen.page.screenshot({ path: `${shots}/${name}-${theme}-${width}.png`, fullPage: true });
+          await checkPage(seen);
+          await seen.context.close();
+        });
+      }
+    }
+  }
+});
