@@ -73,6 +73,21 @@ build: bin/kubectl-ichor
 bin/kubectl-ichor: build-ichor
 	ln -sf ichor $@
 
+# The page is part of the hub's binary.
+build-ichor-hub: build-ui
+
+UI_SOURCES = $(shell find ui/src ui/public -type f) ui/index.html ui/vite.config.ts ui/tsconfig.json ui/scripts/compress.mjs
+
+.PHONY: build-ui
+build-ui: ui/dist/index.html ## Build the page into ui/dist, from where the hub embeds it.
+
+ui/dist/index.html: ui/node_modules/.package-lock.json $(UI_SOURCES)
+	cd ui && npm run --silent build -- --logLevel warn
+
+ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json
+	cd ui && npm ci --no-audit --no-fund
+	touch $@
+
 # The tests' own kubectl; the product needs none.
 .PHONY: build-kubectl
 build-kubectl:
@@ -107,16 +122,23 @@ demo-stop: ## Stop a detached demo (DEMO_ARGS="--dir D").
 
 .PHONY: clean
 clean: ## Remove what was built, but not the Go caches.
-	rm -rf bin .cache
+	rm -rf bin .cache ui/node_modules
+	find ui/dist -mindepth 1 ! -name .keep -delete
 
 ##@ Checks
 
 .PHONY: test
-test: test-unit test-e2e ## Run every test.
+test: test-unit test-ui test-e2e ## Run every test.
 
 .PHONY: test-unit
 test-unit: build-ichor-hub ## Run unit tests and controller tests (these start the hub's API server).
 	$(GO) test -p $(JOBS) -timeout 30m $(UNIT_PACKAGES)
+
+.PHONY: test-ui
+test-ui: build-ui ## Run the tests of the page: what it computes, then in a browser, then its size.
+	cd ui && npm run --silent test
+	cd ui && npm run --silent test:browser
+	cd ui && npm run --silent size
 
 .PHONY: test-e2e
 test-e2e: build build-kubectl build-talosctl build-capi-core ## Run the end-to-end tests on the binaries.
@@ -144,7 +166,7 @@ bench: build ## Measure speed and size (docs/benchmarks.md holds the figures).
 	$(GO) test -p 1 -timeout 60m -run '^$$' -bench . -benchtime 1x $(BENCH_PACKAGES)
 
 .PHONY: verify
-verify: verify-generated verify-proto verify-modules lint ## Check generated code, go.mod, style and the rule of imports.
+verify: verify-generated verify-proto verify-modules verify-ui lint ## Check generated code, go.mod, style and the rule of imports.
 
 .PHONY: verify-generated
 verify-generated: $(CONTROLLER_GEN)
@@ -154,6 +176,10 @@ verify-generated: $(CONTROLLER_GEN)
 .PHONY: verify-proto
 verify-proto: $(BUF)
 	cd proto && $(BUF) lint && $(BUF) breaking --against baseline.binpb
+
+.PHONY: verify-ui
+verify-ui: ui/node_modules/.package-lock.json
+	cd ui && npm run --silent check
 
 .PHONY: verify-modules
 verify-modules:

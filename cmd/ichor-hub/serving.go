@@ -25,10 +25,12 @@ import (
 	"ichor.maesh.dev/hub/hub/auth/methods"
 	"ichor.maesh.dev/hub/hub/auth/session"
 	"ichor.maesh.dev/hub/hub/manager"
+	"ichor.maesh.dev/hub/hub/page"
 	"ichor.maesh.dev/hub/hub/scheme"
 	"ichor.maesh.dev/hub/hub/standalone"
 	"ichor.maesh.dev/hub/hub/standalone/pki"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
+	"ichor.maesh.dev/hub/ui"
 )
 
 const (
@@ -181,6 +183,9 @@ func (o *servingOptions) serving(listener net.Listener, keys session.Keys, certF
 	s := &manager.Serving{Listener: listener, Audit: o.audit, Hub: &pb.GetHubResponse{Version: version}}
 	s.SignIn = methods.Options{Audiences: o.tokenAudiences, ExternalURL: o.externalURL, Keys: keys, Lifetime: o.sessionLifetime}
 	var err error
+	if s.UI, err = page.Handler(ui.Files()); err != nil {
+		return nil, err
+	}
 	if s.SignIn.TrustedProxies, err = prefixes(o.trustedProxies); err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ export class Runner {
     }
     const step = steps[done] ?? '';
     Object.assign(unit, { step, stepStartTime: now, message: `${step} ${unit.name}` });
-    unit.steps.push({ $typeName: 'ichor.v1alpha1.OperationStep', name: step, startTime: now });
+    unit.steps.push({ $typeName: 'ichor.v1alpha1.OperationStep', name: step, startTime: now, stage: 'Upgrade' });
     if (failing.machine === unit.name && failing.step === step) {
       this.fail(key, { ...operation, machines });
       return;
