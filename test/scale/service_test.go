@@ -26,6 +26,7 @@ import (
 	"ichor.maesh.dev/hub/hub/auth"
 	fleetpkg "ichor.maesh.dev/hub/hub/fleet"
 	"ichor.maesh.dev/hub/hub/scheme"
+	"ichor.maesh.dev/hub/hub/server/routes"
 	"ichor.maesh.dev/hub/hub/service"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 	"ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1/ichorv1alpha1connect"
@@ -111,7 +112,7 @@ func (r *reads) start(ctx context.Context) {
 	r.g.Expect(r.fleet.WaitForSync(ctx)).To(Succeed())
 
 	mux := http.NewServeMux()
-	mux.Handle(ichorv1alpha1connect.NewOperationServiceHandler(&service.Server{Backend: r, Now: time.Now}))
+	routes.Mount(mux, &service.Server{Backend: r, Now: time.Now}, logr.Discard())
 	r.server = httptest.NewUnstartedServer(mux)
 	r.server.EnableHTTP2 = true
 	r.server.StartTLS()

@@ -4,8 +4,10 @@
 package routes
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"runtime/debug"
 
@@ -47,11 +49,23 @@ func Names() []string {
 	}
 }
 
+func newDecompressor() connect.Decompressor { return &gzip.Reader{} }
+
+// newCompressor is a fast one: a watch compresses for each of its watchers, and lists are so repetitive that little is lost.
+func newCompressor() connect.Compressor {
+	w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // There is such a level.
+	}
+	return w
+}
+
 // Mount adds the services to a mux. Options are applied in their order, the first is the outermost; within them a panic becomes an error.
 func Mount(mux *http.ServeMux, services Services, log logr.Logger, options ...connect.HandlerOption) {
 	all := []connect.HandlerOption{
 		connect.WithConditionalHandlerOptions(limit),
 		connect.WithCompressMinBytes(compressFrom),
+		connect.WithCompression("gzip", newDecompressor, newCompressor),
 		connect.WithHandlerOptions(options...),
 		connect.WithRecover(recovered(log)),
 	}
