@@ -20,7 +20,7 @@ type Style struct{ Colour bool }
 
 // Paint wraps a text in a colour of the terminal.
 func (s Style) Paint(colour, text string) string {
-	if !s.Colour || text == "" {
+	if !s.Colour || colour == "" || text == "" {
 		return text
 	}
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"

@@ -68,6 +68,7 @@ func TestStyle(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(Style{}.Paint(Red, "x")).To(Equal("x"))
 	g.Expect(Style{Colour: true}.Paint(Red, "x")).To(Equal("\x1b[31mx\x1b[0m"))
+	g.Expect(Style{Colour: true}.Paint("", "x")).To(Equal("x"))
 }
 
 // A picture takes the place of the one before, also when only time has gone by; a remark stays above it.
