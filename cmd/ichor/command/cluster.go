@@ -37,7 +37,7 @@ func newClusterListCommand(a *app) *cobra.Command {
 			}
 			items := make([]item, len(list.GetClusters()))
 			for i, cluster := range list.GetClusters() {
-				items[i] = item{cluster, clusterResource.name(cluster.GetRef())}
+				items[i] = a.item(cluster, clusterResource, cluster.GetRef())
 			}
 			err = a.printList(list, items, "No clusters. Bring one with: ichor cluster import NAME", func() table {
 				return a.clusterTable(list.GetClusters(), all)
@@ -138,7 +138,7 @@ func newClusterGetCommand(a *app) *cobra.Command {
 				return err
 			}
 			if !a.forPeople() {
-				return a.printItem(item{response.GetCluster(), clusterResource.name(name)})
+				return a.printItem(a.item(response.GetCluster(), clusterResource, name))
 			}
 			return a.describeCluster(response.GetCluster(), response.GetMachines())
 		}),
@@ -237,7 +237,7 @@ func (a *app) importCluster(ctx context.Context, request *pb.ImportClusterReques
 		return fmt.Errorf("importing cluster %s: %w", name, err)
 	}
 	if !a.forPeople() {
-		return a.printItem(item{response.GetCluster(), clusterResource.name(request.GetRef())})
+		return a.printItem(a.item(response.GetCluster(), clusterResource, request.GetRef()))
 	}
 	fmt.Fprintf(a.Out, "Cluster %s is imported. See whether it can be reached: ichor cluster get %[1]s\n", name)
 	return nil

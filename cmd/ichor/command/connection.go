@@ -5,6 +5,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -195,13 +196,16 @@ func (a *app) userAgent() string { return "ichor/" + a.Version }
 func call[Req, Res any](
 	ctx context.Context, a *app, method func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error), request *Req,
 ) (*Res, error) {
-	ctx, cancel := a.deadline(ctx)
+	asking, cancel := a.deadline(ctx)
 	defer cancel()
-	response, err := method(ctx, connect.NewRequest(request))
-	if err != nil {
-		return nil, a.explain(err)
+	response, err := method(asking, connect.NewRequest(request))
+	switch {
+	case err == nil:
+		return response.Msg, nil
+	case ctx.Err() != nil:
+		return nil, &codedError{errors.New("interrupted"), exitInterrupted}
 	}
-	return response.Msg, nil
+	return nil, a.explain(err)
 }
 
 // ref is a reference into the hub that is asked.

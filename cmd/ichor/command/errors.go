@@ -3,7 +3,6 @@
 package command
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,8 +19,6 @@ func (a *app) explain(err error) error {
 	var signIn *dial.SignInError
 	var fingerprint *dial.FingerprintError
 	switch {
-	case errors.Is(err, context.Canceled) || connect.CodeOf(err) == connect.CodeCanceled:
-		return &codedError{errors.New("interrupted"), exitInterrupted}
 	case errors.As(err, &signIn):
 		return signIn
 	case errors.As(err, &fingerprint):

@@ -101,7 +101,7 @@ type stateView struct{ *app }
 
 // Show prints a state.
 func (v *stateView) Show(op *pb.Operation) {
-	if err := v.printItem(operationItem(op)); err != nil {
+	if err := v.printItem(v.operationItem(op)); err != nil {
 		v.remark("%v", err)
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
 
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
@@ -73,6 +75,8 @@ func TestFollowWhatIsDeleted(t *testing.T) {
 func TestFollowThroughAnOutage(t *testing.T) {
 	g := NewWithT(t)
 	h, u := watching(t, upgrade(inProgress))
+	h.sends()
+	h.sends()
 	h.sends(overUpgrade())
 	r := u.ichor(watchArgs...)
 	g.Expect(r.Code).To(BeZero(), r.Err)
@@ -169,4 +173,40 @@ func TestFollowOnATerminal(t *testing.T) {
 			g.Expect(r.Out).To(ContainSubstring("Completed within 8m0s"))
 		})
 	}
+}
+
+// An interrupt ends a question, and what is asked of a hub that does not answer; and it is told what may have happened.
+func TestInterrupt(t *testing.T) {
+	g := NewWithT(t)
+	h, u := planning(t, upgradePlan())
+	ctx, interrupt := context.WithCancel(t.Context())
+	u.interrupt, u.terminal = ctx, true
+	in, typing := io.Pipe()
+	t.Cleanup(func() { typing.Close() }) //nolint:errcheck // It never fails.
+	u.in = interrupting{in, interrupt}
+	r := u.ichor(upgradeArgs...)
+	g.Expect(r).To(And(HaveField("Code", 130), HaveField("Err", HaveSuffix("Error: interrupted, nothing was changed\n"))))
+	g.Expect(of[*pb.CreateOperationRequest](h)).To(BeEmpty())
+
+	h, u = planning(t, upgradePlan())
+	ctx, interrupt = context.WithCancel(t.Context())
+	u.interrupt = ctx
+	h.lay["CreateOperationResponse"] = []func() (proto.Message, error){func() (proto.Message, error) {
+		interrupt()
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("away"))
+	}}
+	r = u.ichor(with(upgradeArgs, "--yes")...)
+	g.Expect(r).To(And(HaveField("Code", 130), HaveField("Err", HaveSuffix("Error: interrupted; it may have been started, see: ichor operation list --cluster prod-1 -n default\n"))))
+}
+
+// interrupting is a keyboard whose user thinks, and then presses Ctrl-C.
+type interrupting struct {
+	io.Reader
+
+	interrupt func()
+}
+
+func (i interrupting) Read(p []byte) (int, error) {
+	i.interrupt()
+	return i.Reader.Read(p)
 }

@@ -60,6 +60,20 @@ func TestNamesGoRoundTrip(t *testing.T) {
 	}
 }
 
+// A name of another namespace than the one that commands look into says so, and is taken back.
+func TestNamesOfOtherNamespaces(t *testing.T) {
+	g := NewWithT(t)
+	h := newFakeHub(t)
+	elsewhere := upgrade(inProgress)
+	elsewhere.Ref, elsewhere.Cluster = ref("team", "x"), ref("team", "c")
+	h.answer(&pb.ListOperationsResponse{Operations: []*pb.Operation{elsewhere}}, &pb.GetOperationResponse{Operation: elsewhere})
+	u := newUser(t, h)
+	name := strings.TrimSpace(u.ichor("op", "list", "-A", "-o", "name").Out)
+	g.Expect(name).To(Equal("talosoperation.ichor.maesh.dev/team/x"))
+	g.Expect(u.ichor("op", "get", name, "-o", "name").Out).To(Equal(name + "\n"))
+	g.Expect(of[*pb.GetOperationRequest](h)[0].GetRef()).To(BeComparableTo(ref("team", "x"), protoEqual))
+}
+
 func TestParseNames(t *testing.T) {
 	for text, want := range map[string]string{
 		"x": "here/x", "ns/x": "ns/x", "talosoperation/x": "here/x", "operation/x": "here/x", "op/x": "here/x", "talosoperations.ichor.maesh.dev/x": "here/x",

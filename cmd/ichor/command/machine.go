@@ -37,7 +37,7 @@ func newMachineListCommand(a *app) *cobra.Command {
 			}
 			items := make([]item, len(list.GetMachines()))
 			for i, machine := range list.GetMachines() {
-				items[i] = item{machine, machineResource.name(machine.GetRef())}
+				items[i] = a.item(machine, machineResource, machine.GetRef())
 			}
 			if err := a.printList(list, items, "No machines.", func() table { return a.machineTable(list.GetMachines(), all) }); err != nil {
 				return err
@@ -79,7 +79,7 @@ func machineNotes(m *pb.Machine) string {
 func newMachineGetCommand(a *app) *cobra.Command {
 	return a.onMachine("get MACHINE", "Show a machine", func(_ context.Context, m *pb.Machine) error {
 		if !a.forPeople() {
-			return a.printItem(item{m, machineResource.name(m.GetRef())})
+			return a.printItem(a.item(m, machineResource, m.GetRef()))
 		}
 		if err := a.printTable(a.machineTable([]*pb.Machine{m}, false)); err != nil {
 			return err
@@ -113,9 +113,9 @@ func newApproveCommand(a *app) *cobra.Command {
 			return fmt.Errorf("approving machine %s: %w", m.GetRef().GetName(), err)
 		}
 		if response.GetChanged() {
-			return a.did(machineResult(response.GetMachine(), m), "Machine %s is approved: operations take it from now on.", m.GetRef().GetName())
+			return a.did(a.machineResult(response.GetMachine(), m), "Machine %s is approved: operations take it from now on.", m.GetRef().GetName())
 		}
-		return a.did(machineResult(response.GetMachine(), m), "Machine %s was approved before.", m.GetRef().GetName())
+		return a.did(a.machineResult(response.GetMachine(), m), "Machine %s was approved before.", m.GetRef().GetName())
 	})
 	cmd.Long = `Let the hub work on a machine that it found after the first discovery of its cluster.
 
@@ -124,11 +124,11 @@ Until then the machine is shown and never touched. MACHINE is the name of its no
 }
 
 // machineResult is the machine that a hub answered with, or the one that was known.
-func machineResult(answered, known *pb.Machine) item {
+func (a *app) machineResult(answered, known *pb.Machine) item {
 	if answered == nil {
 		answered = known
 	}
-	return item{answered, machineResource.name(known.GetRef())}
+	return a.item(answered, machineResource, known.GetRef())
 }
 
 // did prints what came of a command: in words for people, and the object for others.
@@ -162,9 +162,9 @@ func (a *app) hold(ctx context.Context, m *pb.Machine, held bool, note string) e
 		return fmt.Errorf("changing the hold of machine %s: %w", name, err)
 	}
 	if held {
-		return a.did(machineResult(response.GetMachine(), m), "Machine %s is held: upgrades skip it until: ichor machine unhold %[1]s", name)
+		return a.did(a.machineResult(response.GetMachine(), m), "Machine %s is held: upgrades skip it until: ichor machine unhold %[1]s", name)
 	}
-	return a.did(machineResult(response.GetMachine(), m), "Machine %s is not held.", name)
+	return a.did(a.machineResult(response.GetMachine(), m), "Machine %s is not held.", name)
 }
 
 // sorted are names in order, each once.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
 
@@ -27,7 +29,10 @@ var (
 
 func (r resource) is(kind string) bool { return kind == r.kind || slices.Contains(r.aliases, kind) }
 
-func (r resource) name(ref *pb.Reference) string { return r.kind + "/" + ref.GetName() }
+// item is a message as -o name prints it. Commands take that back, also where it is not of the namespace that they look into.
+func (a *app) item(message proto.Message, r resource, ref *pb.Reference) item {
+	return item{message, r.kind + "/" + a.named(ref)}
+}
 
 // parse reads a name: NAME, NAMESPACE/NAME, KIND/NAME or KIND/NAMESPACE/NAME. What comes first of two is a kind if it is one.
 func (r resource) parse(text, namespace string) (*pb.Reference, error) {

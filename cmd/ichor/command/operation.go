@@ -65,7 +65,7 @@ func newOperationListCommand(a *app) *cobra.Command {
 			}
 			items := make([]item, len(list.GetOperations()))
 			for i, op := range list.GetOperations() {
-				items[i] = operationItem(op)
+				items[i] = a.operationItem(op)
 			}
 			if err := a.printList(list, items, "No operations.", func() table { return a.operationTable(list.GetOperations(), all) }); err != nil {
 				return err
@@ -103,7 +103,7 @@ func spellings(prefix string, known map[string]int32) []string {
 	return slices.Delete(names, 0, 1)
 }
 
-func operationItem(op *pb.Operation) item { return item{op, operationResource.name(op.GetRef())} }
+func (a *app) operationItem(op *pb.Operation) item { return a.item(op, operationResource, op.GetRef()) }
 
 func (a *app) operationTable(operations []*pb.Operation, all bool) table {
 	t := table{columns: columns("NAME", "CLUSTER", "KIND", "PHASE", "STAGE", "MACHINES", "REASON", "AGE", "+CREATED-BY", "+STARTED", "+TOOK", "+WHY")}
@@ -145,7 +145,7 @@ func newOperationGetCommand(a *app) *cobra.Command {
 			return err
 		}
 		if !a.forPeople() {
-			return a.printItem(operationItem(response.GetOperation()))
+			return a.printItem(a.operationItem(response.GetOperation()))
 		}
 		return a.describeOperation(response.GetOperation(), response.GetEvents())
 	})
@@ -226,7 +226,7 @@ func newPauseCommand(a *app) *cobra.Command {
 		case !response.GetChanged():
 			return a.unchanged(response.GetOperation(), name, "is paused already")
 		}
-		return a.did(operationResult(response.GetOperation(), name),
+		return a.did(a.operationResult(response.GetOperation(), name),
 			"Operation %s pauses at the next safe point and keeps its lock. Go on with: ichor operation resume %[1]s", a.named(name))
 	})
 }
@@ -240,12 +240,12 @@ func (a *app) unchanged(op *pb.Operation, name *pb.Reference, is string) error {
 	if a.forPeople() {
 		return nil
 	}
-	return a.printItem(operationResult(op, name))
+	return a.printItem(a.operationResult(op, name))
 }
 
 // operationResult is the operation that a hub answered with.
-func operationResult(op *pb.Operation, name *pb.Reference) item {
-	return item{op, operationResource.name(name)}
+func (a *app) operationResult(op *pb.Operation, name *pb.Reference) item {
+	return a.item(op, operationResource, name)
 }
 
 func newResumeCommand(a *app) *cobra.Command {
@@ -290,7 +290,7 @@ func (a *app) resume(ctx context.Context, name *pb.Reference) error {
 	if len(did) == 0 {
 		return a.unchanged(op, name, "is neither paused nor failed")
 	}
-	return a.did(operationResult(op, name), "Operation %s: %s.", a.named(name), strings.Join(did, ", and "))
+	return a.did(a.operationResult(op, name), "Operation %s: %s.", a.named(name), strings.Join(did, ", and "))
 }
 
 func newRetryCommand(a *app) *cobra.Command {
@@ -302,7 +302,7 @@ func newRetryCommand(a *app) *cobra.Command {
 		case !response.GetChanged():
 			return a.unchanged(response.GetOperation(), name, "has not failed")
 		}
-		return a.did(operationResult(response.GetOperation(), name), "Operation %s: the failed step is retried.", a.named(name))
+		return a.did(a.operationResult(response.GetOperation(), name), "Operation %s: the failed step is retried.", a.named(name))
 	})
 }
 

@@ -310,7 +310,10 @@ func (a *app) create(ctx context.Context, request *pb.CreateOperationRequest) (*
 	pause := createPause
 	for try := 1; ; try++ {
 		response, err := call(ctx, a, a.connection.operations.CreateOperation, request)
-		if err == nil || connect.CodeOf(err) != connect.CodeUnavailable || try == createTries {
+		switch {
+		case ctx.Err() != nil:
+			return nil, interruptedStart(request)
+		case err == nil || connect.CodeOf(err) != connect.CodeUnavailable || try == createTries:
 			return response, err
 		}
 		if try == 1 {
@@ -318,11 +321,18 @@ func (a *app) create(ctx context.Context, request *pb.CreateOperationRequest) (*
 		}
 		select {
 		case <-ctx.Done():
-			return nil, &codedError{fmt.Errorf("interrupted; it may have been started, see: ichor operation list --cluster %s", request.GetOrder().GetCluster().GetName()), exitInterrupted}
+			return nil, interruptedStart(request)
 		case <-time.After(pause):
 			pause *= 2
 		}
 	}
+}
+
+// interruptedStart is told to who does not wait for the answer.
+func interruptedStart(request *pb.CreateOperationRequest) error {
+	cluster := request.GetOrder().GetCluster()
+	err := fmt.Errorf("interrupted; it may have been started, see: ichor operation list --cluster %s -n %s", cluster.GetName(), cluster.GetNamespace())
+	return &codedError{err, exitInterrupted}
 }
 
 // started says what was started, and follows it.
@@ -338,7 +348,7 @@ func (a *app) started(ctx context.Context, response *pb.CreateOperationResponse,
 	case a.forPeople():
 		fmt.Fprintf(a.Out, "Operation %s is created.\n", name)
 	case !followed, a.output == outputName:
-		if err := a.printItem(operationItem(op)); err != nil {
+		if err := a.printItem(a.operationItem(op)); err != nil {
 			return err
 		}
 	}

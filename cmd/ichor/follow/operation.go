@@ -21,7 +21,7 @@ type Operation struct {
 	// Show gets every state that is not the one before.
 	Show func(*pb.Operation)
 
-	// Lost is called once when nobody answers any more, Back when somebody does.
+	// Lost and Back are those of Stream.
 	Lost func(error)
 	Back func()
 }

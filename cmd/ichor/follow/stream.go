@@ -44,7 +44,8 @@ type Stream[M any] struct {
 	// Handle gets every message once, in order. It says whether that was the last that matters.
 	Handle func(*M) (done bool, err error)
 
-	// Lost is called once when nobody answers any more, Back when somebody does.
+	// Lost is called once when nobody answers any more, at the second try, and Back when somebody does. That another replica takes over is
+	// nothing to tell.
 	Lost func(error)
 	Back func()
 }
@@ -63,11 +64,10 @@ func (s *Stream[M]) Run(ctx context.Context) error {
 			continue // The hub ended it in good order, as it does with streams, and with credentials, that have become old. Others may be there.
 		case final(err):
 			return err
-		case r.lost.IsZero():
-			r.lose(err)
-		case time.Since(r.lost) > Patience:
+		case !r.lost.IsZero() && time.Since(r.lost) > Patience:
 			return fmt.Errorf("nobody has answered for %s: %w", Patience, err)
 		}
+		r.lose(err)
 		if !r.pause(ctx) {
 			return ctx.Err()
 		}
@@ -81,6 +81,7 @@ type reading[M any] struct {
 	token string
 	done  bool
 	lost  time.Time // When nobody answered any more; zero while somebody does.
+	told  bool
 	wait  time.Duration
 }
 
@@ -120,12 +121,17 @@ func (r *reading[M]) once(until context.Context) (heard bool, err error) {
 }
 
 func (r *reading[M]) lose(err error) {
-	r.lost = time.Now()
-	r.wait = firstPause
+	if r.lost.IsZero() {
+		r.lost, r.wait = time.Now(), firstPause
+		return
+	}
 	if err == nil {
 		err = errors.New("it ended the stream at once")
 	}
-	r.Lost(err)
+	if !r.told {
+		r.told = true
+		r.Lost(err)
+	}
 }
 
 func (r *reading[M]) find() {
@@ -133,7 +139,10 @@ func (r *reading[M]) find() {
 		return
 	}
 	r.lost = time.Time{}
-	r.Back()
+	if r.told {
+		r.told = false
+		r.Back()
+	}
 }
 
 // pause waits before the next try, longer every time. It returns false if ctx ended.
