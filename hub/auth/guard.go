@@ -161,6 +161,11 @@ func (g *Guard) bearer(ctx context.Context, values []string) (Caller, error) {
 	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return Caller{}, Unauthenticated(`header Authorization: want it once, as "Bearer TOKEN"`)
 	}
+	return g.Bearer(ctx, token)
+}
+
+// Bearer says whose a bearer token is. Its error is one of Connect.
+func (g *Guard) Bearer(ctx context.Context, token string) (Caller, error) {
 	for _, method := range g.Bearers {
 		if method.Owns(token) {
 			return method.Authenticate(ctx, token)

@@ -88,6 +88,7 @@ func New(o Options) (*Methods, error) {
 		return nil, err
 	}
 	m := &Methods{sessions: sessions}
+	sessions.Tokens = func(ctx context.Context, token string) (auth.Caller, error) { return m.guard.Bearer(ctx, token) }
 	m.guard = &auth.Guard{Bearers: []auth.Bearer{sessions}, Cookie: sessions.FromCookie, Public: public, Proxies: o.TrustedProxies, Recheck: cmp.Or(o.Recheck, recheck)}
 	if o.OIDC != nil {
 		if m.provider, err = o.provider(sessions); err != nil {
@@ -154,6 +155,7 @@ func (m *Methods) Handler() http.Handler {
 	if m.link != nil {
 		mux.Handle(link.Path, m.link)
 	}
+	mux.HandleFunc("POST "+TokenPath, m.keepToken)
 	mux.HandleFunc("POST "+LogoutPath, m.logout)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()

@@ -3,9 +3,11 @@
 package methods_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,4 +121,70 @@ func TestWhereACallComesFrom(t *testing.T) {
 		w.Expect(recorder.Code).To(Equal(http.StatusOK))
 		w.Expect(w.service.last.Load().Source).To(Equal(c.is), "%+v", c)
 	}
+}
+
+// exchange is what the page does with a token that somebody typed.
+func (w *world) exchange(b *http.Client, token string, change ...func(*http.Request)) answer {
+	w.t.Helper()
+	request := w.request(methods.TokenPath, change...)
+	request.Body = io.NopCloser(strings.NewReader(`{"token":"` + token + `"}`))
+	request.ContentLength = -1
+	return w.do(b, request)
+}
+
+func TestBrowserSignsInWithAToken(t *testing.T) {
+	w := newWorld(t)
+	w.api.know("robot", robot)
+	b := w.browser()
+	w.Expect(w.exchange(b, "robot").Status).To(Equal(http.StatusNoContent))
+	who, _ := w.who(b)
+	w.Expect(who.GetUser()).To(Equal(robot.User.Username))
+	w.Expect(who.GetMethod()).To(Equal("token"))
+	w.Expect(w.sessionCookie(b).Value).NotTo(ContainSubstring("robot"), "the token is sealed")
+
+	w.Expect(w.call(b, methods.LogoutPath).Status).To(Equal(http.StatusOK))
+	_, said := w.who(b)
+	w.Expect(said.Status).To(Equal(http.StatusUnauthorized))
+}
+
+func TestBypassByRevokedTokenInASession(t *testing.T) {
+	w := newWorld(t)
+	w.api.know("robot", robot)
+	b := w.browser()
+	w.Expect(w.exchange(b, "robot").Status).To(Equal(http.StatusNoContent))
+	w.api.know("robot", authenticationv1.TokenReviewStatus{})
+	w.clock.advance(11 * time.Second)
+	w.Expect(w.call(b, createOperation).Status).To(Equal(http.StatusUnauthorized))
+	w.Expect(w.service.writes.Load()).To(BeZero())
+}
+
+func TestTokenExchangeRefuses(t *testing.T) {
+	w := newWorld(t)
+	w.api.know("robot", robot)
+	for name, row := range map[string]struct {
+		token  string
+		change func(*http.Request)
+		status int
+		says   string
+	}{
+		"a token that nobody knows":      {"other", header("X", "y"), http.StatusUnauthorized, "the management API does not know the bearer token"},
+		"no token":                       {"", header("X", "y"), http.StatusBadRequest, `want {\"token\":\"...\"}`},
+		"a form":                         {"robot", header("Content-Type", "text/plain"), http.StatusBadRequest, "application/json"},
+		"another site":                   {"robot", header("Sec-Fetch-Site", "cross-site"), http.StatusForbidden, "another site"},
+		"a token that fits in no cookie": {"ichor-session." + strings.Repeat("a", 5000), header("X", "y"), http.StatusUnauthorized, "the session is not valid"},
+		"more than is read":              {strings.Repeat("a", 40<<10), header("X", "y"), http.StatusBadRequest, "want"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b := w.browser()
+			said := w.exchange(b, row.token, row.change)
+			g.Expect(said.Status).To(Equal(row.status), said.Body)
+			g.Expect(said.Body).To(ContainSubstring(row.says))
+			g.Expect(w.cookies(b)).To(BeEmpty())
+		})
+	}
+	long := strings.Repeat("b", 4000)
+	w.api.know(long, robot)
+	said := w.exchange(w.browser(), long)
+	w.Expect(said).To(Equal(answer{http.StatusBadRequest, `{"message":"beginning a session for a token: its 4000 bytes do not fit in a cookie; bring a shorter one"}` + "\n"}))
 }

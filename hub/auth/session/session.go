@@ -44,6 +44,9 @@ type Sessions struct {
 
 	// Now tells the time.
 	Now func() time.Time
+
+	// Tokens says whose a token is that a browser brought instead of a user; nil takes none.
+	Tokens func(ctx context.Context, token string) (auth.Caller, error)
 }
 
 // session is what is sealed.
@@ -52,6 +55,9 @@ type session struct {
 	Groups  []string    `json:"groups,omitempty"`
 	Method  auth.Method `json:"method"`
 	Expires time.Time   `json:"expires"`
+
+	// Token stands for the user: whose it is, and whether it is still good, is asked each time.
+	Token string `json:"token,omitempty"`
 }
 
 func (s *Sessions) begin(user auth.Caller) session {
@@ -70,16 +76,38 @@ func (s *Sessions) Token(user auth.Caller) (token string, expires time.Time, err
 
 // SetCookie begins a session for a browser.
 func (s *Sessions) SetCookie(w http.ResponseWriter, user auth.Caller) error {
-	begun := s.begin(user)
-	sealed, err := s.Keys.Seal(cookiePurpose, begun)
+	fits, err := s.setCookie(w, s.begin(user))
 	if err != nil {
 		return fmt.Errorf("beginning a session for user %q: %w", user.Name, err)
 	}
-	if len(sealed) > maxCookie {
+	if !fits {
 		return fmt.Errorf("beginning a session for user %.64q: the names of %d groups do not fit in a cookie; make the identity provider tell the hub of fewer", user.Name, len(user.Groups))
 	}
-	http.SetCookie(w, Cookie(CookieName, sealed, s.Lifetime))
 	return nil
+}
+
+// KeepToken begins a session for a browser whose user brought a token. The session is no better than the token: when that is taken back, or
+// ends, so does the session.
+func (s *Sessions) KeepToken(w http.ResponseWriter, token string) error {
+	begun := s.begin(auth.Caller{Method: auth.TokenMethod})
+	begun.Token = token
+	fits, err := s.setCookie(w, begun)
+	if err != nil {
+		return fmt.Errorf("beginning a session for a token: %w", err)
+	}
+	if !fits {
+		return fmt.Errorf("beginning a session for a token: its %d bytes do not fit in a cookie; bring a shorter one", len(token))
+	}
+	return nil
+}
+
+func (s *Sessions) setCookie(w http.ResponseWriter, begun session) (fits bool, err error) {
+	sealed, err := s.Keys.Seal(cookiePurpose, begun)
+	if err != nil || len(sealed) > maxCookie {
+		return false, err
+	}
+	http.SetCookie(w, Cookie(CookieName, sealed, s.Lifetime))
+	return true, nil
 }
 
 // Cookie is a cookie that scripts cannot read, and that other sites cannot send along but by a link to this one. It is deleted if it lasts
@@ -99,7 +127,7 @@ func (s *Sessions) FromCookie(r *http.Request) (auth.Caller, bool, error) {
 	if err != nil {
 		return auth.Caller{}, false, nil //nolint:nilerr // There is none, which is all that it says.
 	}
-	caller, err := s.open(cookiePurpose, cookie.Value)
+	caller, err := s.open(r.Context(), cookiePurpose, cookie.Value)
 	if err != nil {
 		return auth.Caller{}, true, err
 	}
@@ -113,11 +141,11 @@ func (s *Sessions) FromCookie(r *http.Request) (auth.Caller, bool, error) {
 func (s *Sessions) Owns(token string) bool { return strings.HasPrefix(token, tokenPrefix) }
 
 // Authenticate implements auth.Bearer.
-func (s *Sessions) Authenticate(_ context.Context, token string) (auth.Caller, error) {
-	return s.open(tokenPurpose, strings.TrimPrefix(token, tokenPrefix))
+func (s *Sessions) Authenticate(ctx context.Context, token string) (auth.Caller, error) {
+	return s.open(ctx, tokenPurpose, strings.TrimPrefix(token, tokenPrefix))
 }
 
-func (s *Sessions) open(purpose, text string) (auth.Caller, error) {
+func (s *Sessions) open(ctx context.Context, purpose, text string) (auth.Caller, error) {
 	var opened session
 	if err := s.Keys.Open(purpose, text, &opened); err != nil {
 		return auth.Caller{}, auth.Unauthenticated(fmt.Sprintf("the session is not valid, since %s: sign in again", err))
@@ -125,5 +153,23 @@ func (s *Sessions) open(purpose, text string) (auth.Caller, error) {
 	if !s.Now().Before(opened.Expires) {
 		return auth.Caller{}, auth.Unauthenticated(fmt.Sprintf("the session ended at %s: sign in again", opened.Expires.Format(time.RFC3339)))
 	}
+	if opened.Token != "" {
+		return s.ofToken(ctx, opened)
+	}
 	return auth.Caller{Name: opened.Name, Groups: opened.Groups, Method: opened.Method, Expires: opened.Expires}, nil
+}
+
+// ofToken asks whose the token of a session is now.
+func (s *Sessions) ofToken(ctx context.Context, opened session) (auth.Caller, error) {
+	if s.Tokens == nil {
+		return auth.Caller{}, auth.Unauthenticated("this hub takes no tokens of others: sign in again")
+	}
+	caller, err := s.Tokens(ctx, opened.Token)
+	if err != nil {
+		return auth.Caller{}, err
+	}
+	if caller.Expires.IsZero() || opened.Expires.Before(caller.Expires) {
+		caller.Expires = opened.Expires
+	}
+	return caller, nil
 }
