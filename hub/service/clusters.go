@@ -25,7 +25,7 @@ func (s *Server) ImportCluster(ctx context.Context, request *connect.Request[pb.
 }
 
 func (s *Server) importCluster(ctx context.Context, request *pb.ImportClusterRequest) (*pb.Cluster, error) {
-	key, err := s.keyOf("ref", request.GetRef())
+	key, err := s.key("ref", request.GetRef())
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (s *Server) ForgetCluster(ctx context.Context, request *connect.Request[pb.
 }
 
 func (s *Server) forgetCluster(ctx context.Context, request *pb.ForgetClusterRequest) (gone bool, err error) {
-	key, err := s.keyOf("ref", request.GetRef())
+	key, err := s.key("ref", request.GetRef())
 	if err != nil {
 		return false, err
 	}

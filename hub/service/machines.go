@@ -42,7 +42,7 @@ func (s *Server) ApproveMachine(ctx context.Context, request *connect.Request[pb
 
 // machine begins a call about one machine, by the name of its TalosMachine or of its Node.
 func (s *Server) machine(ctx context.Context, ref *pb.Reference) (*Service, *v1alpha1.TalosMachine, error) {
-	key, err := s.keyOf("ref", ref)
+	key, err := s.key("ref", ref)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -81,9 +81,9 @@ func kindOf(kind pb.OperationKind) (v1alpha1.OperationKind, plan.Planner, error)
 func (s *Server) clusterOf(order *pb.OperationOrder, kind v1alpha1.OperationKind) (client.ObjectKey, error) {
 	ref := order.GetCluster()
 	if kind == v1alpha1.NodeKind && ref.GetName() == "" && ref.GetNamespace() != "" {
-		return client.ObjectKey{Namespace: ref.GetNamespace()}, s.ownHub("order.cluster", ref)
+		return client.ObjectKey{Namespace: ref.GetNamespace()}, s.checkReference("order.cluster", ref)
 	}
-	return s.keyOf("order.cluster", ref)
+	return s.key("order.cluster", ref)
 }
 
 // nodeActions and rebootModes are what the definition of a TalosOperation lets through.
@@ -188,25 +188,6 @@ func overridesOf(messages []*pb.GateOverride) ([]v1alpha1.GateOverride, error) {
 		overrides = append(overrides, override)
 	}
 	return overrides, nil
-}
-
-// keyOf is the object that a reference names.
-func (s *Server) keyOf(field string, ref *pb.Reference) (client.ObjectKey, error) {
-	switch {
-	case ref.GetNamespace() == "":
-		return client.ObjectKey{}, &InvalidError{Field: field + ".namespace", Allowed: "name the namespace"}
-	case ref.GetName() == "":
-		return client.ObjectKey{}, &InvalidError{Field: field + ".name", Allowed: "name the object"}
-	}
-	return client.ObjectKey{Namespace: ref.GetNamespace(), Name: ref.GetName()}, s.ownHub(field, ref)
-}
-
-// ownHub refuses references to objects of other hubs.
-func (s *Server) ownHub(field string, ref *pb.Reference) error {
-	if hub := ref.GetHub(); hub == "" || hub == s.Hub.GetName() {
-		return nil
-	}
-	return &InvalidError{Field: field + ".hub", Value: ref.GetHub(), Allowed: "this hub changes what is its own, and leaves hub empty"}
 }
 
 // commas joins names for people.

@@ -62,7 +62,7 @@ func (s *Server) DeleteOperation(ctx context.Context, request *connect.Request[p
 
 // operation begins a call about one operation.
 func (s *Server) operation(ctx context.Context, ref *pb.Reference) (*Service, *v1alpha1.TalosOperation, error) {
-	key, err := s.keyOf("ref", ref)
+	key, err := s.key("ref", ref)
 	if err != nil {
 		return nil, nil, err
 	}

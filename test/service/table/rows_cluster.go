@@ -135,7 +135,7 @@ func imports() []Row {
 			Name: "import/expired (A10)", Call: bring(func(r *pb.ImportClusterRequest) { r.Kubeconfig, _ = files(now.Add(-time.Hour)) }), Code: connect.CodeInvalidArgument,
 			Message: `kubeconfig is invalid: the client certificate of user "x" ended on 2026-01-02`,
 		},
-		invalid("import/no name", "ref.name is missing: name the object", bring(func(r *pb.ImportClusterRequest) { r.Ref = ref("") })),
+		invalid("import/no name", "ref.name is missing: the name of an object", bring(func(r *pb.ImportClusterRequest) { r.Ref = ref("") })),
 		invalid("import/a label of the hub's", `labels["cluster.x-k8s.io/cluster-name"] "n2": is the name of the cluster`, bring(labelled("cluster.x-k8s.io/cluster-name", "n2"))),
 		{
 			Name: "import/without create on clusters", Given: with(deniedTo("create", "talosclusters")), Call: bring(), Code: connect.CodePermissionDenied,

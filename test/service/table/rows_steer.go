@@ -105,7 +105,7 @@ func steers() []Row {
 			Name: "pause/nothing", Call: pause("c1-talos-9", true), Code: connect.CodeNotFound,
 			Message: `there is no operation "c1-talos-9" in namespace "default"; list them with: ichor operation list`,
 		},
-		invalid("pause/no name", "ref.name is missing: name the object", pause("", true)),
+		invalid("pause/no name", "ref.name is missing: the name of an object", pause("", true)),
 		{
 			Name: "retry/what failed", Given: given(failed(name)), Call: retry(), Writes: patched,
 			Check: func(g gomega.Gomega, answer proto.Message, w *World) {
