@@ -30,7 +30,3 @@ func plain(t *testing.T, server *service.Server) table.Clients {
 		Audit:      ichorv1alpha1connect.NewAuditServiceClient(serving.Client(), serving.URL),
 	}
 }
-
-func TestTable(t *testing.T) {
-	table.Run(t, plain)
-}
