@@ -4,6 +4,7 @@ package versions
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/blang/semver/v4"
@@ -188,6 +189,13 @@ func TestCaseC15KubernetesOn(t *testing.T) {
 		_, err = KubernetesOn("v1.14.1", "new")
 		g.Expect(err).To(MatchError(ContainSubstring(`"new"`)))
 	})
+}
+
+func TestCompareOrdersVersionsAndOtherTexts(t *testing.T) {
+	sorted := []string{"", "none", "v1.9.10", "1.10.0-alpha.2", "v1.10.0", "v2.0.0"}
+	NewWithT(t).Expect(slices.IsSortedFunc(sorted[2:], Compare)).To(BeTrue())
+	NewWithT(t).Expect(slices.IsSortedFunc(sorted[:2], Compare)).To(BeTrue())
+	NewWithT(t).Expect(Compare("v1.10.0", "1.10.0")).To(BeZero())
 }
 
 func FuzzParse(f *testing.F) {
