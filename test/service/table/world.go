@@ -181,7 +181,7 @@ func (w *World) Session(context.Context) (*service.Session, error) {
 
 // Fleet implements service.Backend.
 func (w *World) Fleet(ctx context.Context, namespaces ...string) (*fleet.Fleet, []*pb.Failure, error) {
-	return fleet.Load(ctx, w.used, namespaces...)
+	return fleet.Load(ctx, w.Client, namespaces...)
 }
 
 // May implements service.Rights.
