@@ -33,7 +33,7 @@ func (r *recorder) note(next connect.UnaryFunc) connect.UnaryFunc {
 // words are those of a command line, as a shell reads it.
 func words(t *testing.T, command string) []string {
 	t.Helper()
-	out, err := exec.Command("sh", "-c", `printf '%s\000' `+command).Output() //nolint:gosec // It is what the plan says.
+	out, err := exec.Command("sh", "-c", `printf '%s\000' `+command).Output()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 }
