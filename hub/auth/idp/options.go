@@ -16,6 +16,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 
 	"ichor.maesh.dev/hub/hub/auth"
+	"ichor.maesh.dev/hub/hub/standalone/pki"
 )
 
 const (
@@ -120,8 +121,11 @@ func (o Options) username(claims map[string]any) (string, error) {
 	if verified, said := claims[verifiedClaim]; o.UsernameClaim == emailClaim && said && verified != true {
 		return "", fmt.Errorf("claim %q of the ID token: the provider has not verified %.64q", emailClaim, name)
 	}
-	if name = o.UsernamePrefix + name; strings.HasPrefix(name, reserved) {
+	switch name = o.UsernamePrefix + name; {
+	case strings.HasPrefix(name, reserved):
 		return "", fmt.Errorf("claim %q of the ID token: a user must not be named %.64q, since %s is Kubernetes' own", o.UsernameClaim, name, reserved)
+	case name == pki.HubUser: // With its rights in standalone mode they would write its records, and be anybody.
+		return "", fmt.Errorf("claim %q of the ID token: a user must not be named %q, since that is the hub's own name", o.UsernameClaim, name)
 	}
 	return name, nil
 }

@@ -166,6 +166,10 @@ func TestWhatTheProviderSaysOfSomebody(t *testing.T) {
 			change: func(o *idp.Options) { o.UsernamePrefix = "-" },
 			user:   openid.User{Subject: "system:kube-controller-manager"}, refusal: "must not be named",
 		},
+		"the hub itself": {
+			change: func(o *idp.Options) { o.UsernamePrefix = "-" },
+			user:   openid.User{Subject: "ichor-hub"}, refusal: "must not be named",
+		},
 		"group of Kubernetes": {
 			change: func(o *idp.Options) { o.UsernamePrefix, o.GroupsPrefix = "-", "" },
 			user:   openid.User{Claims: map[string]any{"groups": []string{"team", "system:masters"}}}, refusal: "must not be named",

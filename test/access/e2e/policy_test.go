@@ -14,6 +14,26 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 )
 
+// In standalone mode the roles are bound to groups, everywhere; and each role has what it says.
+func TestGroupsOfStandaloneModeHaveTheirRoles(t *testing.T) {
+	for group, may := range map[string]map[string]string{
+		"ichor:viewers":   {"list": "yes", "start": "no", "reset": "no"},
+		"ichor:operators": {"list": "yes", "start": "yes", "reset": "no"},
+		"ichor:admins":    {"list": "yes", "start": "yes", "reset": "yes"},
+		"ichor:strangers": {"list": "no", "start": "no", "reset": "no"},
+	} {
+		for what, question := range map[string][]string{
+			"list":  {"list", "talosclusters.ichor.maesh.dev"},
+			"start": {"start", "talosoperations.ichor.maesh.dev", "--subresource=talos"},
+			"reset": {"start", "talosoperations.ichor.maesh.dev", "--subresource=node-reset"},
+		} {
+			args := append([]string{"-n", theirs, "--as-group", group, "auth", "can-i"}, question...)
+			out, _ := kubectl(t.Context(), "somebody", "", args...) // It ends with an error for no.
+			NewWithT(t).Expect(out).To(HaveSuffix(may[what]+"\n"), "%s %s", group, what)
+		}
+	}
+}
+
 // attempt is something that somebody tries with kubectl.
 type attempt struct {
 	name, user string
