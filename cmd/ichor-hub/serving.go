@@ -96,6 +96,19 @@ func (o *servingOptions) check(isStandalone bool) error {
 		return fmt.Errorf("--listen %q: --insecure-plain-http is for a loopback address, such as 127.0.0.1:8080", o.listen)
 	case !isStandalone && !o.plain && o.certFile == "":
 		return fmt.Errorf("--tls-cert-file: it is needed to serve on %s; give a certificate and its key, or serve nothing with --listen 0", o.listen)
+	}
+	if err := o.checkBounds(); err != nil {
+		return err
+	}
+	if err := o.checkExternalURL(); err != nil {
+		return err
+	}
+	return o.oidc.check(o.externalURL != "" || isStandalone)
+}
+
+// checkBounds refuses what nobody can mean.
+func (o *servingOptions) checkBounds() error {
+	switch {
 	case o.audit.MaxAge < 0:
 		return fmt.Errorf("--audit-max-age %s: want 0s or more", o.audit.MaxAge)
 	case o.audit.MaxEntries < 0:
@@ -103,10 +116,7 @@ func (o *servingOptions) check(isStandalone bool) error {
 	case o.sessionLifetime < time.Minute || o.sessionLifetime > session.MaxLifetime:
 		return fmt.Errorf("--session-lifetime %s: want %s to %s", o.sessionLifetime, time.Minute, session.MaxLifetime)
 	}
-	if err := o.checkExternalURL(); err != nil {
-		return err
-	}
-	return o.oidc.check(o.externalURL != "" || isStandalone)
+	return nil
 }
 
 func loopback(host string) bool {

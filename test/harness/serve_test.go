@@ -25,8 +25,8 @@ import (
 // follower watches the operations of a hub as a command line does: when its stream ends it begins another one where that was.
 type follower struct {
 	operations ichorv1alpha1connect.OperationServiceClient
-	token      string // Where it goes on.
-	streams    int    // How many it has begun.
+	token      string  // Where it goes on.
+	streams    int     // How many it has begun.
 	ends       []error // How its streams ended.
 	seen       chan string
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // block is a fenced block of a document.
-var block = regexp.MustCompile("(?ms)^```(sh|json|text)\n(.*?)^```$")
+var block = regexp.MustCompile("(?ms)^```(sh|json|text)\n(.*?)^```$") //nolint:gocritic // It is about lines.
 
 // example is a command of a document, and what it prints; an ellipsis stands for anything.
 type example struct{ command, prints string }
