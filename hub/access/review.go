@@ -92,7 +92,7 @@ func (r rights) May(ctx context.Context, what authorizationv1.ResourceAttributes
 	case err != nil:
 		return connect.NewError(codeOf(err), fmt.Errorf("asking the management API whether you may %s: %w", words(what), err))
 	case !allowed:
-		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("user %.64q may not %s", r.caller.Name, words(what)))
+		return Denied(r.caller.Name, what)
 	}
 	return nil
 }
@@ -151,6 +151,11 @@ func codeOf(err error) connect.Code {
 		return connect.CodeDeadlineExceeded
 	}
 	return connect.CodeUnavailable
+}
+
+// Denied says that a user may not do something.
+func Denied(user string, what authorizationv1.ResourceAttributes) error {
+	return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("user %.64q may not %s", user, words(what)))
 }
 
 // words say what somebody wants to do, such as "start talosoperations/talos in namespace default".

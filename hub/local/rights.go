@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/hub/access"
 	"ichor.maesh.dev/hub/hub/auth"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
@@ -79,22 +80,7 @@ func (r callerRights) May(ctx context.Context, what authorizationv1.ResourceAttr
 	if err != nil || given.allowed {
 		return err
 	}
-	return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("user %.64q may not %s", r.name, words(what)))
-}
-
-// words say what somebody wants to do, as they do on a hub.
-func words(what authorizationv1.ResourceAttributes) string {
-	text := what.Verb + " " + what.Resource
-	if what.Subresource != "" {
-		text += "/" + what.Subresource
-	}
-	if what.Name != "" {
-		text += " " + what.Name
-	}
-	if what.Namespace == "" {
-		return text + " in every namespace"
-	}
-	return text + " in namespace " + what.Namespace
+	return access.Denied(r.name, what)
 }
 
 // Readable implements service.Rights. Who may list everywhere is asked about no single namespace.
