@@ -165,6 +165,7 @@ func TestSkew(t *testing.T) {
 		"too old":         {"v0.4.0", "v0.4.2", "v0.4.1", "this is ichor v0.4.0, and the hub (v0.4.2) takes writes from v0.4.1 on: install ichor v0.4.2; nothing was changed"},
 		"old enough":      {"v0.4.1", "v0.4.2", "v0.4.1", ""},
 		"built at home":   {"dev", "v0.9.0", "v0.8.0", ""},
+		"a hash":          {"1234567", "v0.9.0", "v0.8.0", ""}, // Without tags, git describe says that.
 		"between":         {"v0.2.0-5-gabcdef0", "v0.9.0", "v0.8.0", ""},
 		"hub of somebody": {"v0.2.0", "dev", "", ""},
 	} {

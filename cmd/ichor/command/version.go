@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -141,6 +142,6 @@ func skew(client string, hub *pb.GetHubResponse) error {
 
 // release reads the version of a release; false if it is that of something else.
 func release(version string) (parsed semver.Version, is bool) {
-	parsed, err := semver.ParseTolerant(version)
+	parsed, err := semver.Parse(strings.TrimPrefix(version, "v"))
 	return parsed, err == nil && len(parsed.Pre) == 0
 }
