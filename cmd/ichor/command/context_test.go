@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
 
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
@@ -217,6 +219,16 @@ func TestCompletion(t *testing.T) {
 	u := newUser(t, nil)
 	u.config("current: gone\ncontexts: [{name: gone, hub: 'http://127.0.0.1:1'}]")
 	g.Expect(u.ichor("__complete", "cluster", "get", "")).To(And(HaveField("Code", 0), HaveField("Out", Equal(":4\n"))))
+	stuck := world(t)
+	released := make(chan struct{})
+	t.Cleanup(func() { close(released) })
+	stuck.lay["ListClustersResponse"] = []func() (proto.Message, error){func() (proto.Message, error) {
+		<-released
+		return &pb.ListClustersResponse{}, nil
+	}}
+	begun := time.Now()
+	g.Expect(newUser(t, stuck).ichor("__complete", "cluster", "get", "")).To(HaveField("Out", Equal(":4\n")))
+	g.Expect(time.Since(begun)).To(BeNumerically("<", 2*completionTime), "a hub that does not answer holds nobody up")
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		g.Expect(u.ichor("completion", shell).Out).To(ContainSubstring("__complete"), shell)
 	}

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+
+	"ichor.maesh.dev/hub/cmd/ichor/follow"
 )
 
 // Exit codes of the command.
@@ -36,7 +39,12 @@ func Report(err error, w io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(w, "Error:", err)
+	for i, line := range strings.Split(err.Error(), "\n") {
+		if i == 0 {
+			line = "Error: " + line
+		}
+		fmt.Fprintln(w, follow.Plain(line))
+	}
 	var coded *codedError
 	if errors.As(err, &coded) {
 		return coded.code

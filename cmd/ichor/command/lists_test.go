@@ -246,11 +246,12 @@ func TestErrors(t *testing.T) {
 		text string
 		want string
 	}{
-		"not there":     {connect.CodeNotFound, `there is no operation "x" in namespace "default"; list them with: ichor operation list`, `Error: there is no operation "x" in namespace "default"; list them with: ichor operation list` + "\n"},
-		"not allowed":   {connect.CodePermissionDenied, "alice may not get talosoperations", "Error: alice may not get talosoperations\n"},
-		"not signed in": {connect.CodeUnauthenticated, "the token has expired", "does not know you (the token has expired); sign in with: ichor login --context test\n"},
-		"away":          {connect.CodeUnavailable, "starting", "does not answer: starting\n"},
-		"of an old hub": {connect.CodeUnimplemented, "no such procedure", "does not know how to do that: no such procedure; see: ichor version\n"},
+		"not there":       {connect.CodeNotFound, `there is no operation "x" in namespace "default"; list them with: ichor operation list`, `Error: there is no operation "x" in namespace "default"; list them with: ichor operation list` + "\n"},
+		"not allowed":     {connect.CodePermissionDenied, "alice may not get talosoperations", "Error: alice may not get talosoperations\n"},
+		"not signed in":   {connect.CodeUnauthenticated, "the token has expired", "does not know you (the token has expired); sign in with: ichor login --context test\n"},
+		"away":            {connect.CodeUnavailable, "starting", "does not answer: starting\n"},
+		"moving a cursor": {connect.CodeNotFound, "x\x1b[2J", "Error: x [2J\n"},
+		"of an old hub":   {connect.CodeUnimplemented, "no such procedure", "does not know how to do that: no such procedure; see: ichor version\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

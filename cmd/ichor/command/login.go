@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -133,6 +134,9 @@ func (a *app) contextToSignIn(flags loginFlags, text string) (*contexts.Context,
 	return made, a.trust(made, flags)
 }
 
+// plainName is a name that needs no quotes anywhere. What a hub calls itself is its own choice.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.:\[\]_-]*$`)
+
 // freeName is the first of the names that no context has.
 func (a *app) freeName(names ...string) (string, error) {
 	file, err := a.contexts()
@@ -140,7 +144,7 @@ func (a *app) freeName(names ...string) (string, error) {
 		return "", err
 	}
 	for _, name := range names {
-		if name != "" && file.Find(name) == nil {
+		if plainName.MatchString(name) && file.Find(name) == nil {
 			return name, nil
 		}
 	}
@@ -338,13 +342,7 @@ func (a *app) byProvider(ctx context.Context, made *contexts.Context, oidc *pb.S
 			a.remark("Open %s on any device and enter the code %s", url, code)
 		})
 	} else {
-		token, err = provider.Loopback(waiting, func(url string) error {
-			a.remark("Opening a browser at:\n  %s\nWithout one on this machine: ichor login --device", url)
-			if err := a.Browse(url); err != nil {
-				a.remark("No browser could be started (%v): open the address yourself.", err)
-			}
-			return nil
-		})
+		token, err = provider.Loopback(waiting, a.openBrowser)
 	}
 	if err != nil {
 		return nil, err
@@ -352,6 +350,19 @@ func (a *app) byProvider(ctx context.Context, made *contexts.Context, oidc *pb.S
 	got := &contexts.Credentials{Method: methodOIDC, Issuer: provider.Issuer, ClientID: provider.ClientID, Scopes: provider.Scopes}
 	keep(got, token)
 	return got, nil
+}
+
+// openBrowser opens the page of an identity provider, and nothing else: which page that is, the other side says.
+func (a *app) openBrowser(page string) error {
+	parsed, err := url.Parse(page)
+	if err != nil || !dial.Protected(parsed) || parsed.User != nil {
+		return fmt.Errorf("the page of the identity provider, %q, is not one that begins with https://", page)
+	}
+	a.remark("Opening a browser at:\n  %s\nWithout one on this machine: ichor login --device", page)
+	if err := a.Browse(page); err != nil {
+		a.remark("No browser could be started (%v): open the address yourself.", err)
+	}
+	return nil
 }
 
 // session asks the hub who a context's user is.

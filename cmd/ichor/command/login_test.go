@@ -5,6 +5,7 @@ package command
 import (
 	"encoding/json"
 	"encoding/pem"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -243,6 +244,34 @@ func TestLoginByProvider(t *testing.T) {
 	g.Expect(renewed.Token).NotTo(Or(Equal("over"), Equal(held.Token)))
 	g.Expect(h.lastToken()).To(Equal("Bearer " + renewed.Token))
 	g.Expect(renewed).To(And(HaveField("Issuer", provider.URL), HaveField("User", "alice")))
+}
+
+// A provider leads a browser to its page, and not to a program or a file of the user's.
+func TestOpenBrowser(t *testing.T) {
+	for page, opens := range map[string]bool{
+		"https://id.example.com/auth?x=1": true, "http://127.0.0.1:8080/auth": true, "http://id.example.com/auth": false, "file:///usr/bin/x": false,
+		"javascript:alert(1)": false, "https://a@b.example.com/": false, "": false, "calc.exe": false,
+	} {
+		t.Run(page, func(t *testing.T) {
+			opened := ""
+			a := &app{Surroundings: Surroundings{Err: io.Discard, Browse: func(page string) error { opened = page; return nil }}}
+			err := a.openBrowser(page)
+			NewWithT(t).Expect(err == nil).To(Equal(opens))
+			NewWithT(t).Expect(opened == page && page != "").To(Equal(opens))
+		})
+	}
+}
+
+// What a hub calls itself is not the name of a context if it is none.
+func TestNameOfAHub(t *testing.T) {
+	g := NewWithT(t)
+	h := newSecureHub(t, &pb.SignIn{Token: true})
+	h.lay["GetHubResponse"] = nil
+	h.answer(&pb.GetHubResponse{Version: "dev", Name: "x\x1b[2J y"})
+	u := newUser(t, nil)
+	u.in = strings.NewReader("secret")
+	g.Expect(u.ichor("login", h.server.URL, "--token-file", "-", "--fingerprint", h.fingerprint()).Code).To(BeZero())
+	g.Expect(u.file().Names()).To(Equal([]string{strings.TrimPrefix(h.server.URL, "https://")}))
 }
 
 // deviceScreen is standard error, and a person who enters the code that it shows on another device.

@@ -197,7 +197,15 @@ func (a *app) style() follow.Style {
 	return follow.Style{Colour: a.OutTerminal && !a.noColour && a.Getenv("NO_COLOR") == "" && !a.dumb()}
 }
 
-// remark says something that is no result.
+// remark says something that is no result. What hubs and providers say in it cannot move the cursor.
 func (a *app) remark(format string, args ...any) {
+	for i, arg := range args {
+		switch text := arg.(type) {
+		case string:
+			args[i] = follow.Plain(text)
+		case error:
+			args[i] = follow.Plain(text.Error())
+		}
+	}
 	fmt.Fprintf(a.Err, format+"\n", args...)
 }

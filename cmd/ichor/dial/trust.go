@@ -55,6 +55,11 @@ func ParseURL(text string) (*url.URL, error) {
 	return parsed, nil
 }
 
+// Protected says whether nobody on the way can read what a URL is asked for.
+func Protected(u *url.URL) bool {
+	return u.Hostname() != "" && (u.Scheme == "https" || u.Scheme == "http" && loopback(u.Hostname()))
+}
+
 func loopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
