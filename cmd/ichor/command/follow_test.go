@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	. "github.com/onsi/gomega"
@@ -91,6 +92,24 @@ func TestFollowForSoLong(t *testing.T) {
 	_, u := watching(t)
 	r := u.ichor(with(watchArgs, "--timeout", "50ms")...)
 	g.Expect(r).To(And(HaveField("Code", 5), HaveField("Err", Equal("Error: operation prod-1-talos-x still goes on after 50ms; follow it again with: ichor operation watch prod-1-talos-x\n"))))
+}
+
+// --timeout is about the end of what is followed, and not about how fast it is started.
+func TestFollowForSoLongFromTheStart(t *testing.T) {
+	g := NewWithT(t)
+	h, u := planning(t, upgradePlan())
+	h.lay["CreateOperationResponse"] = []func() (proto.Message, error){func() (proto.Message, error) {
+		<-time.After(60 * time.Millisecond) // A hub that is slow.
+		return &pb.CreateOperationResponse{Operation: upgrade(inProgress)}, nil
+	}}
+	r := u.ichor(with(upgradeArgs, "--yes", "--follow", "--timeout", "20ms")...)
+	g.Expect(r.Code).To(Equal(5), r.Err)
+	h.lay["GetOperationResponse"] = []func() (proto.Message, error){func() (proto.Message, error) {
+		<-time.After(60 * time.Millisecond)
+		return &pb.GetOperationResponse{Operation: upgrade(inProgress)}, nil
+	}}
+	g.Expect(u.ichor("op", "get", "x", "--timeout", "20ms")).To(And(HaveField("Code", 1), HaveField("Err", ContainSubstring("has not answered in time"))))
+	g.Expect(u.ichor(with(watchArgs, "--timeout", "20ms")...).Code).To(Equal(5))
 }
 
 // Ctrl-C ends the command, not the operation.

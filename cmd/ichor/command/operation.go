@@ -203,6 +203,7 @@ func (a *app) eventTable(events []*pb.OperationEvent) table {
 
 func newWatchCommand(a *app) *cobra.Command {
 	cmd := a.onOperation("watch NAME", "Follow an operation until it ends", func(ctx context.Context, name *pb.Reference) error {
+		a.follows = true
 		// A name that does not exist is an error at once, not something to wait for.
 		if _, err := call(ctx, a, a.connection.operations.GetOperation, &pb.GetOperationRequest{Ref: name}); err != nil {
 			return err
@@ -251,6 +252,7 @@ func (a *app) operationResult(op *pb.Operation, name *pb.Reference) item {
 func newResumeCommand(a *app) *cobra.Command {
 	var followed bool
 	cmd := a.onOperation("resume NAME", "Lift a pause, or retry what failed: what the operation needs", func(ctx context.Context, name *pb.Reference) error {
+		a.follows = followed
 		if err := a.resume(ctx, name); err != nil || !followed {
 			return err
 		}

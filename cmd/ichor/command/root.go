@@ -64,6 +64,7 @@ type app struct {
 	noColour            bool
 
 	clusterSet bool // --cluster was given, perhaps to ask for none.
+	follows    bool // The command follows an operation once it is there.
 
 	connection *connection // Set by connect.
 	key        string      // Of this call of the command; see startFlags.
@@ -174,9 +175,9 @@ func group(use, short string, aliases []string, children ...*cobra.Command) *cob
 	return cmd
 }
 
-// deadline bounds one answer.
+// deadline bounds one answer. Where something is followed, --timeout is about its end.
 func (a *app) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if a.timeout > 0 {
+	if a.timeout > 0 && !a.follows {
 		return context.WithTimeout(ctx, a.timeout)
 	}
 	return context.WithTimeout(ctx, defaultTimeout)

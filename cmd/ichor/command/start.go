@@ -230,6 +230,7 @@ func refusedBy(plan *pb.Plan) error {
 
 // start shows a plan, asks, and starts it.
 func (a *app) start(ctx context.Context, wanted *pb.OperationOrder, flags startFlags) error {
+	a.follows = flags.follow
 	plan, err := a.planOf(ctx, wanted)
 	switch {
 	case err != nil:
