@@ -14,7 +14,7 @@ import (
 )
 
 // TokenPath is where a browser begins a session with a bearer token.
-const TokenPath = "/auth/token"
+const TokenPath = "/auth/token" //nolint:gosec // It is a path.
 
 // maxTokenBody bounds what is read of a request for a session.
 const maxTokenBody = 32 << 10
