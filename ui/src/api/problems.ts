@@ -45,3 +45,8 @@ export function failedCall(thrown: unknown): Failed {
     partlyDone: error.findDetails(PartlyDoneSchema)[0],
   };
 }
+
+/** isAway says whether a call failed because the hub did not answer, or knows nothing yet: the same call may go through later. */
+export function isAway(thrown: unknown): boolean {
+  return failedCall(thrown).kind === 'unreachable';
+}

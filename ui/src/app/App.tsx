@@ -19,11 +19,18 @@ const Operation = lazy(() => import('../pages/operation/Operation').then((m) => 
 const Audit = lazy(() => import('../pages/audit/Audit').then((m) => ({ default: m.Audit })));
 const SessionPage = lazy(() => import('../pages/session/SessionPage').then((m) => ({ default: m.SessionPage })));
 
-/** newQueries keeps answers; the watches say when they are old, so nothing is asked again because a window was looked at. */
+/** A hub that does not answer is asked again after this long. */
+const again = 3_000;
+
+/** newQueries keeps answers. The watches say when they are old, so nothing is asked again because a window was looked at. */
 function newQueries(): QueryClient {
   return new QueryClient({
     defaultOptions: {
-      queries: { retry: false, refetchOnWindowFocus: false, staleTime: 60_000 },
+      queries: {
+        retry: false,
+        refetchOnWindowFocus: false,
+        refetchInterval: ({ state }) => (state.error && isAway(state.error) ? again : false),
+      },
       mutations: { retry: false },
     },
   });

@@ -4,6 +4,7 @@ import { useQuery } from '@connectrpc/connect-query';
 import { lazy, Suspense, useEffect, useMemo } from 'react';
 import { useTranslation } from 'react-i18next';
 import { useLocation } from 'wouter';
+import { isAway } from '../api/problems';
 import { HubService } from '../gen/ichor/v1alpha1/hub_pb';
 import { Quiet } from '../parts/Section';
 import { SessionContext, useHub, useStore } from './hub';
@@ -13,12 +14,15 @@ const SignIn = lazy(() => import('../pages/session/SignIn').then((m) => ({ defau
 /** Rights can change while the page is open. */
 const sessionAge = 60_000;
 
+/** A hub that does not answer is asked again after this long. */
+const again = 3_000;
+
 /** Gate shows the page to who is signed in, and the sign-in to who is not. The address stays, so that the sign-in leads back to it. */
 export function Gate({ children }: { children: React.ReactNode }) {
   const { t } = useTranslation();
   const [path] = useLocation();
   const hub = useQuery(HubService.method.getHub, {});
-  const session = useQuery(HubService.method.getSession, {}, { refetchInterval: sessionAge, staleTime: 0 });
+  const session = useQuery(HubService.method.getSession, {}, { refetchInterval: ({ state }) => nextLook(state.error) });
   const signedOut = useSignedOut(session.refetch);
   const value = useMemo(
     () => hub.data && session.data && { hub: hub.data, session: session.data },
@@ -47,6 +51,14 @@ export function Gate({ children }: { children: React.ReactNode }) {
       )}
     </main>
   );
+}
+
+/** nextLook is when the session is looked at again. Who is signed out signs in, and the page begins anew. */
+function nextLook(error: Error | null): number | false {
+  if (error && isAway(error)) {
+    return again;
+  }
+  return error ? false : sessionAge;
 }
 
 /** useSignedOut looks again at the session when a watch was told that there is none. */

@@ -180,6 +180,9 @@ export function attentionRows(rows: readonly FleetRow[], limit: number): FleetRo
   return found.sort((a, b) => b.attention - a.attention || byName(a, b)).slice(0, limit);
 }
 
+/** The label that is another one on every cluster: nothing to group by. */
+const ownName = 'cluster.x-k8s.io/cluster-name';
+
 /** labelKeys are the keys that rows can be grouped by. */
 export function labelKeys(rows: readonly FleetRow[]): string[] {
   const keys = new Set<string>();
@@ -188,5 +191,6 @@ export function labelKeys(rows: readonly FleetRow[]): string[] {
       keys.add(key);
     }
   }
+  keys.delete(ownName);
   return [...keys].sort();
 }

@@ -57,9 +57,9 @@ describe('rights', () => {
     expect(rights.operate).toBe(true);
     expect(rightsIn([of('b', ['node'])], 'a')).toMatchObject({ read: false, operate: false });
   });
-  it('have a verb of their own for a reset', () => {
+  it('have a verb for each action on a machine', () => {
     expect(startVerb(OperationKind.NODE, 'Reset')).toBe('node-reset');
-    expect(startVerb(OperationKind.NODE, 'Reboot')).toBe('node');
+    expect(startVerb(OperationKind.NODE, 'EtcdForfeitLeadership')).toBe('node-etcd-forfeit-leadership');
     expect(startVerb(OperationKind.CA_ROTATION)).toBe('ca-rotation');
   });
 });

@@ -73,7 +73,7 @@ describe('startObstacle', () => {
     ['nothing', cluster, OperationKind.TALOS, all, undefined],
     ['a kind that the hub does not know', cluster, OperationKind.CONFIG, all, { why: 'kind' }],
     ['no right to operate', cluster, OperationKind.TALOS, none, { why: 'operate', namespace: 'ns' }],
-    ['no right to start', cluster, OperationKind.NODE, all, { why: 'start', namespace: 'ns', verb: 'node' }],
+    ['no right to start', cluster, OperationKind.NODE, all, { why: 'start', namespace: 'ns', verb: 'node-reboot' }],
     [
       'deletion',
       create(ClusterSchema, { ...cluster, $typeName: undefined, deleting: true }),

@@ -58,7 +58,8 @@ export function kindKey(kind: OperationKind): KindName | 'unknown' {
   return kindNames[kind] || 'unknown';
 }
 
-/** startVerb is the name below talosoperations that the right to start is asked for. */
+/** startVerb is the name below talosoperations that the right to start is asked for. Actions on one machine have one each. */
 export function startVerb(kind: OperationKind, action = ''): string {
-  return kind === OperationKind.NODE && action === 'Reset' ? 'node-reset' : kindNames[kind];
+  const dashed = action.replace(/(?<=.)[A-Z]/g, '-$&').toLowerCase();
+  return kind === OperationKind.NODE ? `node-${dashed}` : kindNames[kind];
 }

@@ -45,6 +45,7 @@ export async function visit(browser: Browser, url: string, options: Options = {}
   if (options.user !== '') {
     await context.addCookies([{ name: 'session', value: options.user ?? 'admin', url: new URL('/', url).href }]);
   }
+  context.setDefaultTimeout(15_000);
   const page = await context.newPage();
   const complaints: string[] = [];
   page.on('console', (message) => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()));

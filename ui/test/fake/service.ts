@@ -79,7 +79,7 @@ export function routes(router: ConnectRouter, world: World, orders: Orders): voi
     }),
     getSession: (_, context) => {
       const user = who(context);
-      const all = { operate: true, start: ['talos', 'node'], override: true, machines: true, clusters: true };
+      const all = { operate: true, start: ['talos', 'node-reboot'], override: true, machines: true, clusters: true };
       return {
         user: user === 'viewer' ? 'vi@example.com' : 'mei@example.com',
         method: 'token',
