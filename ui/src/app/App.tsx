@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+
 import { CSPProvider } from '@base-ui/react/csp-provider';
 import { TransportProvider } from '@connectrpc/connect-query';
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { lazy, Suspense, useEffect, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { Link, Route, Switch } from 'wouter';
+import { isAway } from '../api/problems';
 import { Fleet } from '../pages/fleet/Fleet';
 import { Quiet } from '../parts/Section';
 import { Crash } from './Crash';
