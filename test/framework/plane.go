@@ -82,7 +82,7 @@ func (p *Plane) awaitPolicies(ctx context.Context) error {
 			Spec:       v1alpha1.TalosOperationSpec{ClusterName: "probe", Kind: v1alpha1.TalosKind},
 		}
 		if err := admin.Create(ctx, op, client.DryRunAll); err != nil {
-			return false, client.IgnoreNotFound(ignoreUnavailable(err)) // The namespace is made a moment after the start, too.
+			return false, client.IgnoreNotFound(ignoreNotYet(err)) // The namespace is made a moment after the start, too.
 		}
 		return op.Annotations[v1alpha1.CreatedByAnnotation] != "", nil
 	})
@@ -92,8 +92,9 @@ func (p *Plane) awaitPolicies(ctx context.Context) error {
 	return nil
 }
 
-func ignoreUnavailable(err error) error {
-	if apierrors.IsServiceUnavailable(err) {
+// ignoreNotYet ignores what the API server says as long as it does not fill in who created an operation.
+func ignoreNotYet(err error) error {
+	if apierrors.IsServiceUnavailable(err) || apierrors.IsForbidden(err) {
 		return nil
 	}
 	return err

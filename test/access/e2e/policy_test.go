@@ -230,25 +230,31 @@ func TestClustersAndMachines(t *testing.T) {
 
 func TestAudit(t *testing.T) {
 	now := time.Now()
+	written := entryName(now, "aaaaa")
 	runAll(t, []attempt{
-		{name: "writes", user: "viewer", input: entry("a", "viewer", "Client", now), denied: `cannot create resource "auditentries"`},
-		{name: "writes", user: "operator", input: entry("a", "operator", "Client", now)},
-		{name: "writes of another", user: "operator", input: entry("b", "admin", "Client", now), denied: `spec.user "admin": user "operator" writes nobody else's audit`},
-		{name: "writes as the hub", user: "operator", input: entry("b", "operator", "Hub", now), denied: `spec.reporter Hub: user "operator" is not the hub`},
-		{name: "writes of the past", user: "operator", input: entry("b", "operator", "Client", now.Add(-time.Hour)), denied: "want at most ten minutes from the time of the API server"},
-		{name: "writes of the future", user: "operator", input: entry("b", "operator", "Client", now.Add(time.Hour)), denied: "want at most ten minutes"},
-		{name: "borrows a group", user: "operator", input: strings.Replace(entry("b", "operator", "Client", now), "reporter:", "groups: [boss], reporter:", 1), denied: `spec.groups [boss]: user "operator" is not in all of them`},
-		{name: "writes of anybody, as the hub", user: "ichor-hub", input: entry("h", "operator", "Hub", now.Add(-time.Hour))},
-		{name: "changes", user: "admin", args: []string{"label", "auditentry", "a", "x=y"}, denied: `cannot patch resource "auditentries"`},
-		{name: "removes", user: "admin", args: []string{"delete", "auditentry", "a"}, denied: `cannot delete resource "auditentries"`},
-		{name: "changes what is written", user: "", args: []string{"patch", "auditentry", "a", "--type=merge", "-p", `{"spec":{"result":"Denied"}}`}, denied: "an audit entry does not change"},
-		{name: "removes", user: "ichor-hub", args: []string{"delete", "auditentry", "a"}},
+		{name: "writes", user: "viewer", input: entry("aaaaa", "viewer", "Client", now), denied: `cannot create resource "auditentries"`},
+		{name: "writes", user: "operator", input: entry("aaaaa", "operator", "Client", now)},
+		{name: "writes of another", user: "operator", input: entry("bbbbb", "admin", "Client", now), denied: `spec.user "admin": user "operator" writes nobody else's audit`},
+		{name: "writes as the hub", user: "operator", input: entry("bbbbb", "operator", "Hub", now), denied: `spec.reporter Hub: user "operator" is not the hub`},
+		{name: "writes of the past", user: "operator", input: entry("bbbbb", "operator", "Client", now.Add(-6*time.Minute)), denied: "want at most five minutes from the time of the API server"},
+		{name: "writes of the future", user: "operator", input: entry("bbbbb", "operator", "Client", now.Add(6*time.Minute)), denied: "want at most five minutes"},
+		{name: "borrows a group", user: "operator", input: strings.Replace(entry("bbbbb", "operator", "Client", now), "reporter:", "groups: [boss], reporter:", 1), denied: `spec.groups [boss]: user "operator" is not in all of them`},
+		{name: "bypass: stays on top of the list by its name", user: "operator", input: entryNamed("zzzz-forged", "operator", "Client", now), denied: `metadata.name "zzzz-forged": want spec.time in UTC, `},
+		{name: "bypass: hides at the end of the list by its name", user: "operator", input: entryNamed(entryName(now.Add(-24*time.Hour), "bbbbb"), "operator", "Client", now), denied: "want spec.time in UTC"},
+		{name: "bypass: says the time of its name in another zone", user: "operator", input: strings.Replace(entry("bbbbb", "operator", "Client", now), `Z"`, `+00:00"`, 1), denied: "want spec.time in UTC"},
+		{name: "writes of anybody, as the hub", user: "ichor-hub", input: entry("hhhhh", "operator", "Hub", now.Add(-time.Hour))},
+		{name: "changes", user: "admin", args: []string{"label", "auditentry", written, "x=y"}, denied: `cannot patch resource "auditentries"`},
+		{name: "removes", user: "admin", args: []string{"delete", "auditentry", written}, denied: `cannot delete resource "auditentries"`},
+		{name: "changes what is written", user: "", args: []string{"patch", "auditentry", written, "--type=merge", "-p", `{"spec":{"result":"Denied"}}`}, denied: "an audit entry does not change"},
+		{name: "removes", user: "ichor-hub", args: []string{"delete", "auditentry", written}},
 	})
 }
 
 // Whoever was given verbs on audit entries by mistake does not get at them, and a namespace goes with its entries all the same.
 func TestAuditStaysAsLongAsItsNamespace(t *testing.T) {
 	g := NewWithT(t)
+	now := time.Now()
+	written := entryName(now, "aaaaa")
 	for _, args := range [][]string{
 		{"create", "namespace", "gone"},
 		{"-n", "gone", "create", "role", "eraser", "--verb=delete,deletecollection,list,get,patch,update", "--resource=auditentries.ichor.maesh.dev"},
@@ -258,10 +264,10 @@ func TestAuditStaysAsLongAsItsNamespace(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred(), out)
 	}
 	runAll(t, []attempt{
-		{name: "writes", user: "ichor-hub", namespace: "gone", input: entry("a", "operator", "Hub", time.Now())},
-		{name: "removes", user: "eraser", namespace: "gone", args: []string{"delete", "auditentry", "a"}, denied: `audit entry a stays until it is older than the hub keeps them; user "eraser" needs verb record`},
-		{name: "removes all", user: "eraser", namespace: "gone", args: []string{"delete", "auditentry", "--all"}, denied: "audit entry a stays"},
-		{name: "labels", user: "eraser", namespace: "gone", args: []string{"label", "auditentry", "a", "x=y"}, denied: "audit entry a does not change"},
+		{name: "writes", user: "ichor-hub", namespace: "gone", input: entry("aaaaa", "operator", "Hub", now)},
+		{name: "removes", user: "eraser", namespace: "gone", args: []string{"delete", "auditentry", written}, denied: `audit entry ` + written + ` stays until it is older than the hub keeps them; user "eraser" needs verb record`},
+		{name: "removes all", user: "eraser", namespace: "gone", args: []string{"delete", "auditentry", "--all"}, denied: "audit entry " + written + " stays"},
+		{name: "labels", user: "eraser", namespace: "gone", args: []string{"label", "auditentry", written, "x=y"}, denied: "audit entry " + written + " does not change"},
 		{name: "deletes the namespace", user: "", args: []string{"delete", "namespace", "gone", "--timeout=30s"}},
 	})
 }

@@ -141,7 +141,7 @@ func inForce(ctx context.Context) error {
 	}{
 		{"operator", operation("other", "shutdown", "shutdown: {action: Stop}", ""), "denied request", nil},
 		{"operator", operation("other", "talos", "", ""), "ichor.maesh.dev/created-by: operator", []string{"-o", "yaml"}},
-		{"operator", entry("other", "somebody", "Client", time.Now()), "denied request", nil},
+		{"operator", entry("probe", "somebody", "Client", time.Now()), "denied request", nil},
 		{"operator", "", "denied request", []string{"patch", "talosmachine", "probe", "--type=merge", "-p", `{"spec":{"removal":{"reason":"x"}}}`}},
 		{"operator", "", "denied request", []string{"annotate", "taloscluster", "probe", "ichor.maesh.dev/take-over=x"}},
 		{writer, "", "denied request", []string{"patch", "talosoperation", "probe", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Paused"}}`}},
@@ -174,7 +174,17 @@ func operation(name, kind, parameters, annotations string) string {
 spec: {clusterName: c1, kind: %s, %s}}`, name, annotations, kind, parameters)
 }
 
-func entry(name, user, reporter string, at time.Time) string {
+// entryName is the name of an entry of a time.
+func entryName(at time.Time, suffix string) string {
+	return strings.Replace(at.UTC().Format("20060102t150405.000000000z"), ".", "-", 1) + "-" + suffix
+}
+
+// entry is an entry of a time, whose name ends with a suffix of five letters.
+func entry(suffix, user, reporter string, at time.Time) string {
+	return entryNamed(entryName(at, suffix), user, reporter, at)
+}
+
+func entryNamed(name, user, reporter string, at time.Time) string {
 	return fmt.Sprintf(`{apiVersion: ichor.maesh.dev/v1alpha1, kind: AuditEntry, metadata: {name: %s},
 spec: {time: %q, user: %s, reporter: %s, action: CreateOperation, result: Done}}`, name, at.UTC().Format("2006-01-02T15:04:05.000000Z"), user, reporter)
 }
@@ -185,6 +195,6 @@ ichor.maesh.dev/unsafe: op}}, spec: {talosVersion: v1.13.6}}`, name)
 }
 
 func machine(name string) string {
-	return fmt.Sprintf(`{apiVersion: ichor.maesh.dev/v1alpha1, kind: TalosMachine, metadata: {name: %s},
+	return fmt.Sprintf(`{apiVersion: ichor.maesh.dev/v1alpha1, kind: TalosMachine, metadata: {name: %s, labels: {cluster.x-k8s.io/cluster-name: c1}},
 spec: {clusterName: c1, role: Worker, address: 127.0.0.1, approval: Pending}}`, name)
 }
