@@ -34,6 +34,18 @@ const (
 	AuditFailed AuditResult = "Failed"
 )
 
+// AuditEffect says whether a call changed something.
+// +kubebuilder:validation:Enum=Changed;Unchanged
+type AuditEffect string
+
+const (
+	// AuditChanged is a call that changed something, wholly or in part.
+	AuditChanged AuditEffect = "Changed"
+
+	// AuditUnchanged is a call of which it is not known that it changed anything: it was denied, it failed, or there was nothing to do.
+	AuditUnchanged AuditEffect = "Unchanged"
+)
+
 // AuditEntrySpec is what somebody did, or tried to do.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an audit entry does not change"
@@ -105,6 +117,10 @@ type AuditEntrySpec struct {
 	// result is what came of it.
 	// +required
 	Result AuditResult `json:"result,omitempty"`
+
+	// effect says whether anything was changed. Entries of what changed nothing have less room than others.
+	// +optional
+	Effect AuditEffect `json:"effect,omitempty"`
 
 	// message says why it was not done, or that there was nothing to do.
 	// +optional

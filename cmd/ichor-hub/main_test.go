@@ -44,6 +44,7 @@ func TestServeRefusesFlagsThatDoNotFit(t *testing.T) {
 		{"session without an end", plain("--session-lifetime", "1000h"), "--session-lifetime 1000h0m0s: want 1m0s to 24h0m0s"},
 		{"audit of negative age", plain("--audit-max-age", "-1s"), "--audit-max-age -1s"},
 		{"audit of negative size", plain("--audit-max-entries", "-1"), "--audit-max-entries -1"},
+		{"audit of negative size in all", plain("--audit-max-total", "-1"), "--audit-max-total -1"},
 		{"Secret of sessions in standalone mode", []string{"--standalone", "--data-dir", "d", "--session-secret", "s"}, "session-secret"},
 		{"unknown level", []string{"--log-level", "loud"}, "--log-level"},
 		{"unknown format", []string{"--log-format", "xml"}, "--log-format"},

@@ -6,6 +6,7 @@ package targets
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,7 +55,8 @@ func Load(ctx context.Context, reader client.Reader, key client.ObjectKey) (Fact
 	if err := reader.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}); err != nil {
 		return Facts{}, fmt.Errorf("listing TalosMachines of cluster %s: %w", key, err)
 	}
-	facts.Machines = list.Items
+	// The label is how they are found; the spec, which never changes, is whose they are.
+	facts.Machines = slices.DeleteFunc(list.Items, func(m v1alpha1.TalosMachine) bool { return m.Spec.ClusterName != key.Name })
 	return facts, nil
 }
 

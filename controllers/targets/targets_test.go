@@ -50,10 +50,12 @@ func TestLoad(t *testing.T) {
 	elsewhere.Namespace = "other"
 	foreign := machine("c2-w-1", "Worker", "10.0.2.1", "Approved")
 	foreign.Labels = map[string]string{"cluster.x-k8s.io/cluster-name": "c2"}
+	mislabelled := machine("c3-w-1", "Worker", "10.0.3.1", "Approved")
+	mislabelled.Spec.ClusterName = "c3"
 
 	t.Run("everything", func(t *testing.T) {
 		g := NewWithT(t)
-		facts, err := Load(t.Context(), builder(t, talosCluster, capi, &mine, &elsewhere, &foreign).Build(), key)
+		facts, err := Load(t.Context(), builder(t, talosCluster, capi, &mine, &elsewhere, &foreign, &mislabelled).Build(), key)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(facts.Cluster.Name).To(Equal("c1"))
 		g.Expect(facts.Machines).To(HaveLen(1))

@@ -33,11 +33,11 @@ func (c calls) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		about = about.resolve(ctx, c.recorder.Reader) // Before, since the call may delete it.
 		response, err := next(ctx, request)
-		result, message := outcome(err)
+		came := outcomeOf(err)
 		if err == nil {
-			about, message = about.answered(response.Any())
+			about, came = about.answered(response.Any())
 		}
-		c.recorder.record(ctx, caller, path.Base(request.Spec().Procedure), about, result, message)
+		c.recorder.record(ctx, caller, path.Base(request.Spec().Procedure), about, came)
 		return response, err
 	}
 }
@@ -52,27 +52,38 @@ func (calls) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.Str
 	return next
 }
 
-// outcome is what an error says about the call.
-func outcome(err error) (v1alpha1.AuditResult, string) {
+// outcome is what came of a call.
+type outcome struct {
+	result  v1alpha1.AuditResult
+	effect  v1alpha1.AuditEffect
+	message string
+}
+
+// outcomeOf is what an error says about the call.
+func outcomeOf(err error) outcome {
 	if err == nil {
-		return v1alpha1.AuditDone, ""
+		return outcome{result: v1alpha1.AuditDone, effect: v1alpha1.AuditChanged}
 	}
 	message := err.Error()
 	var failed *connect.Error
 	if errors.As(err, &failed) {
 		message = failed.Message()
 		if partlyDone(failed) {
-			return v1alpha1.AuditFailed, message
+			return outcome{v1alpha1.AuditFailed, v1alpha1.AuditChanged, message}
 		}
 	}
-	switch connect.CodeOf(err) {
+	return outcome{resultOf(connect.CodeOf(err)), v1alpha1.AuditUnchanged, message}
+}
+
+func resultOf(code connect.Code) v1alpha1.AuditResult {
+	switch code {
 	case connect.CodePermissionDenied, connect.CodeUnauthenticated:
-		return v1alpha1.AuditDenied, message
+		return v1alpha1.AuditDenied
 	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodeFailedPrecondition,
 		connect.CodeOutOfRange, connect.CodeUnimplemented:
-		return v1alpha1.AuditRefused, message
+		return v1alpha1.AuditRefused
 	default:
-		return v1alpha1.AuditFailed, message
+		return v1alpha1.AuditFailed
 	}
 }
 

@@ -149,15 +149,17 @@ func TestEntrySaysWhoAskedForWhatAndWhatCameOfIt(t *testing.T) {
 	for name, row := range map[string]struct {
 		err    error
 		result v1alpha1.AuditResult
+		effect v1alpha1.AuditEffect
 	}{
-		"done":               {nil, v1alpha1.AuditDone},
-		"denied":             {connect.NewError(connect.CodePermissionDenied, errors.New("no")), v1alpha1.AuditDenied},
-		"a gate":             {connect.NewError(connect.CodeFailedPrecondition, errors.New("no")), v1alpha1.AuditRefused},
-		"a value":            {connect.NewError(connect.CodeInvalidArgument, errors.New("no")), v1alpha1.AuditRefused},
-		"not there":          {connect.NewError(connect.CodeNotFound, errors.New("no")), v1alpha1.AuditRefused},
-		"somebody was first": {connect.NewError(connect.CodeAborted, errors.New("no")), v1alpha1.AuditFailed},
-		"the API is away":    {connect.NewError(connect.CodeUnavailable, errors.New("no")), v1alpha1.AuditFailed},
-		"half-way":           {halfway, v1alpha1.AuditFailed},
+		"done":               {nil, v1alpha1.AuditDone, v1alpha1.AuditChanged},
+		"denied":             {connect.NewError(connect.CodePermissionDenied, errors.New("no")), v1alpha1.AuditDenied, v1alpha1.AuditUnchanged},
+		"a gate":             {connect.NewError(connect.CodeFailedPrecondition, errors.New("no")), v1alpha1.AuditRefused, v1alpha1.AuditUnchanged},
+		"a value":            {connect.NewError(connect.CodeInvalidArgument, errors.New("no")), v1alpha1.AuditRefused, v1alpha1.AuditUnchanged},
+		"not there":          {connect.NewError(connect.CodeNotFound, errors.New("no")), v1alpha1.AuditRefused, v1alpha1.AuditUnchanged},
+		"somebody was first": {connect.NewError(connect.CodeAborted, errors.New("no")), v1alpha1.AuditFailed, v1alpha1.AuditUnchanged},
+		"the API is away":    {connect.NewError(connect.CodeUnavailable, errors.New("no")), v1alpha1.AuditFailed, v1alpha1.AuditUnchanged},
+		"half-way":           {halfway, v1alpha1.AuditFailed, v1alpha1.AuditChanged},
+		"too late":           {connect.NewError(connect.CodeDeadlineExceeded, errors.New("no")), v1alpha1.AuditFailed, v1alpha1.AuditUnchanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -169,7 +171,7 @@ func TestEntrySaysWhoAskedForWhatAndWhatCameOfIt(t *testing.T) {
 			g.Expect(entries).To(HaveLen(1))
 			want := v1alpha1.AuditEntrySpec{
 				Time: entries[0].Spec.Time, User: "ann", Groups: []string{"ops"}, Reporter: v1alpha1.AuditByHub, Action: "CreateOperation", ClusterName: "c1",
-				Detail: "start talos, talosVersion v1.14.1", Source: "192.0.2.7:1234", Client: "ichor/v1", Result: row.result,
+				Detail: "start talos, talosVersion v1.14.1", Source: "192.0.2.7:1234", Client: "ichor/v1", Result: row.result, Effect: row.effect,
 				Overrides: []v1alpha1.GateOverride{{Gate: "EtcdHealthy", Reason: "drill"}},
 			}
 			if row.err == nil {
@@ -213,8 +215,8 @@ func TestClusterOfAnOperationOrAMachine(t *testing.T) {
 		byAction[entry.Spec.Action] = entry.Spec
 	}
 	g.Expect(byAction["DeleteOperation"]).To(And(HaveField("ClusterName", "c1"), HaveField("OperationName", "op"), HaveField("Detail", "delete by force: it hangs (kind talos)")))
-	g.Expect(byAction["RetryOperation"]).To(HaveField("Message", "nothing to do: it was so already"))
-	g.Expect(byAction["HoldMachine"]).To(And(HaveField("ClusterName", "c1"), HaveField("MachineName", "c1-w-1"), HaveField("Detail", "hold: disk")))
+	g.Expect(byAction["RetryOperation"]).To(And(HaveField("Message", "nothing to do: it was so already"), HaveField("Effect", v1alpha1.AuditUnchanged)))
+	g.Expect(byAction["HoldMachine"]).To(And(HaveField("Effect", v1alpha1.AuditChanged), HaveField("ClusterName", "c1"), HaveField("MachineName", "c1-w-1"), HaveField("Detail", "hold: disk")))
 }
 
 func TestCredentialsAreNowhere(t *testing.T) {
@@ -258,26 +260,59 @@ func TestUnwritableEntryBlocksNothing(t *testing.T) {
 	}
 }
 
-// Whoever may do nothing cannot fill the audit.
-func TestWhatCameToNothingIsLimited(t *testing.T) {
+// Whoever may do nothing cannot fill the audit, whatever the way in which nothing comes of it.
+func TestWhatChangesNothingIsLimited(t *testing.T) {
+	for name, err := range map[string]error{
+		"denied":  connect.NewError(connect.CodePermissionDenied, errors.New("no")),
+		"refused": connect.NewError(connect.CodeNotFound, errors.New("no")),
+		"bypass: a deadline that is over at once":   connect.NewError(connect.CodeDeadlineExceeded, errors.New("no")),
+		"bypass: hangs up":                          connect.NewError(connect.CodeCanceled, errors.New("no")),
+		"the API is away":                           connect.NewError(connect.CodeUnavailable, errors.New("no")),
+		"bypass: asks again for what is so already": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := newWorld(t, &ann)
+			w.services.err = err
+			attempt := func() {
+				_, _ = w.operations.RetryOperation(t.Context(), connect.NewRequest(&pb.RetryOperationRequest{Ref: ref("x")}))
+			}
+			for range idleBurst + 5 {
+				attempt()
+			}
+			g.Expect(w.entries(t)).To(HaveLen(idleBurst))
+			g.Expect(w.logged).To(HaveLen(idleBurst+5), "the log has all of them")
+			w.now = w.now.Add(idleEvery)
+			attempt()
+			attempt()
+			g.Expect(w.entries(t)).To(HaveLen(idleBurst + 1))
+			w.services.err = nil
+			_, err := w.operations.DeleteOperation(t.Context(), connect.NewRequest(&pb.DeleteOperationRequest{Ref: ref("x")}))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(w.entries(t)).To(HaveLen(idleBurst+2), "what was done is always written")
+		})
+	}
+}
+
+// Many who may do nothing cannot fill the audit of a namespace together, and take nothing from another.
+func TestWhatChangesNothingIsLimitedInANamespace(t *testing.T) {
 	g := NewWithT(t)
-	w := newWorld(t, &ann)
+	caller := ann
+	w := newWorld(t, &caller)
 	w.services.err = connect.NewError(connect.CodePermissionDenied, errors.New("no"))
-	attempt := func() {
-		_, _ = w.operations.CreateOperation(t.Context(), connect.NewRequest(&pb.CreateOperationRequest{Order: &pb.OperationOrder{Cluster: ref("c1")}}))
+	attempt := func(user, namespace string) {
+		caller.Name = user
+		_, _ = w.operations.RetryOperation(t.Context(), connect.NewRequest(&pb.RetryOperationRequest{Ref: &pb.Reference{Namespace: namespace, Name: "x"}}))
 	}
-	for range idleBurst + 5 {
-		attempt()
+	for i := range idleBurstAll + 5 {
+		attempt(fmt.Sprintf("user-%d", i), "team-a")
 	}
-	g.Expect(w.entries(t)).To(HaveLen(idleBurst))
-	g.Expect(w.logged).To(HaveLen(idleBurst+5), "the log has all of them")
-	w.now = w.now.Add(idleEvery)
-	attempt()
-	attempt()
-	g.Expect(w.entries(t)).To(HaveLen(idleBurst + 1))
-	w.services.err = nil
-	attempt()
-	g.Expect(w.entries(t)).To(HaveLen(idleBurst+2), "what was done is always written")
+	g.Expect(w.entries(t)).To(HaveLen(idleBurstAll))
+	attempt("ann", "team-b")
+	g.Expect(w.entries(t)).To(HaveLen(idleBurstAll + 1))
+	w.now = w.now.Add(idleEveryAll)
+	attempt("ann", "team-a")
+	g.Expect(w.entries(t)).To(HaveLen(idleBurstAll + 2))
 }
 
 func TestNobodyIsNotRecorded(t *testing.T) {
@@ -300,7 +335,7 @@ func TestEntryIsCutToWhatTheAPITakes(t *testing.T) {
 	}
 	r := newWorld(t, &ann).recorder
 	entry := r.entry(auth.Caller{Name: long + "\xff", Groups: groups, Source: long, Client: long}, "X",
-		subject{namespace: "team-a", cluster: long, operation: long, machine: long, detail: long, overrides: overrides}, v1alpha1.AuditFailed, long)
+		subject{namespace: "team-a", cluster: long, operation: long, machine: long, detail: long, overrides: overrides}, outcome{result: v1alpha1.AuditFailed, message: long})
 	runes := func(text string) int { return len([]rune(text)) }
 	spec := entry.Spec
 	g.Expect([]int{runes(spec.User), runes(spec.Detail), runes(spec.Message), runes(spec.Groups[0])}).To(HaveEach(1024))

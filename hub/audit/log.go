@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,9 +27,9 @@ import (
 type Log struct {
 	mu      sync.Mutex
 	known   map[types.NamespacedName]*Entry
-	byName  []*Entry      // Oldest first; never changed in place but by appending.
+	byTime  []*Entry      // Oldest first; never changed in place but by appending.
 	arrived []*Entry      // As they came.
-	stale   bool          // byName and arrived do not say what known does.
+	stale   bool          // byTime and arrived do not say what known does.
 	place   uint64        // Of the last one that came.
 	latest  uint64        // The highest version ever seen.
 	changed chan struct{} // Closed when an entry has come.
@@ -47,6 +48,9 @@ type Entry struct {
 
 	// Namespace and Name are those of the object.
 	Namespace, Name string
+
+	// Time is when it happened, as the entry says.
+	Time time.Time
 
 	// Version orders entries of one management API as they were written, whoever reads them.
 	Version uint64
@@ -181,14 +185,14 @@ func (l *Log) Put(object *v1alpha1.AuditEntry) {
 		return
 	}
 	l.place++
-	entry := &Entry{Message: Render(object), Namespace: key.Namespace, Name: key.Name, Version: version, place: l.place}
+	entry := &Entry{Message: Render(object), Namespace: key.Namespace, Name: key.Name, Time: object.Spec.Time.Time, Version: version, place: l.place}
 	l.known[key] = entry
 	l.latest = max(l.latest, version)
 	l.arrived = append(l.arrived, entry)
-	if count := len(l.byName); count > 0 && compare(l.byName[count-1], entry) > 0 {
+	if count := len(l.byTime); count > 0 && Compare(l.byTime[count-1], entry) > 0 {
 		l.stale = true
 	}
-	l.byName = append(l.byName, entry)
+	l.byTime = append(l.byTime, entry)
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -208,7 +212,7 @@ func (l *Log) Entries() []*Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.order()
-	return l.byName
+	return l.byTime
 }
 
 // Namespaces are those that there are entries of.
@@ -238,7 +242,7 @@ func (l *Log) After(version uint64) (found []*Entry, place uint64) {
 			found = append(found, entry)
 		}
 	}
-	slices.SortFunc(found, func(a, b *Entry) int { return cmp.Or(cmp.Compare(a.Version, b.Version), compare(a, b)) })
+	slices.SortFunc(found, func(a, b *Entry) int { return cmp.Or(cmp.Compare(a.Version, b.Version), Compare(a, b)) })
 	return found, l.place
 }
 
@@ -259,14 +263,14 @@ func (l *Log) order() {
 	if !l.stale {
 		return
 	}
-	l.byName = slices.SortedFunc(maps.Values(l.known), compare)
+	l.byTime = slices.SortedFunc(maps.Values(l.known), Compare)
 	l.arrived = slices.SortedFunc(maps.Values(l.known), func(a, b *Entry) int { return cmp.Compare(a.place, b.place) })
 	l.stale = false
 }
 
-// compare orders entries by name, which begins with the time, and then by namespace.
-func compare(a, b *Entry) int {
-	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
+// Compare orders entries by time, then by namespace and name.
+func Compare(a, b *Entry) int {
+	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // results are those of the protocol.

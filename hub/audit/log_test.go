@@ -69,6 +69,18 @@ func TestLogIsInOrder(t *testing.T) {
 	g.Expect(versions(found)).To(Equal([]uint64{60}), "a removal moves nobody's place")
 }
 
+// Names are the choice of whoever writes: an entry is where its time is.
+func TestBypassLogIsNotOrderedByName(t *testing.T) {
+	g := NewWithT(t)
+	forged := written("a", 2, 20)
+	forged.Name = "zzzz-forged"
+	l := NewLog()
+	for _, entry := range []*v1alpha1.AuditEntry{forged, written("a", 1, 10), written("a", 3, 30)} {
+		l.Put(entry)
+	}
+	g.Expect(versions(l.Entries())).To(Equal([]uint64{10, 20, 30}))
+}
+
 func TestLogIsFedByAnInformer(t *testing.T) {
 	g := NewWithT(t)
 	l := NewLog()

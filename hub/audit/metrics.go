@@ -23,7 +23,7 @@ var (
 	// lost counts what is in the log and nowhere else.
 	lost = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "ichor_audit_entries_lost_total",
-		Help: "Audit entries that only the log has: for an error of the management API, or for the limit of what came to nothing.",
+		Help: "Audit entries that only the log has: for an error of the management API, or for the limit of what changed nothing.",
 	}, []string{"reason"})
 
 	// pruned counts what was removed for its age, or as one of too many.

@@ -6,7 +6,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"sort"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,22 +31,25 @@ const (
 	// pruneBatchPause is the time in between.
 	pruneBatchPause = 10 * time.Second
 
-	// idleShare is the part of the entries of a namespace that may be about what came to nothing, as one in so many.
-	idleShare = 10
+	// smallShare is the room of what came to nothing, and of what clients say, as one in so many of the room of what was done.
+	smallShare = 10
 )
 
-// Limits bound the audit of a namespace.
+// Limits bound the audit.
 type Limits struct {
 	// MaxAge is how long entries stay; zero keeps them whatever their age.
 	MaxAge time.Duration
 
-	// MaxEntries is how many of them stay in a namespace, the newest; zero keeps all. Entries of what was denied or refused are at most a tenth
-	// of it, so that whoever may do nothing cannot push out what was done.
+	// MaxEntries is how many entries stay in a namespace of what a hub did, the newest; zero keeps all. Beside them a tenth of it is for what
+	// changed nothing, and a tenth for what clients say of themselves: neither of them pushes out what was done.
 	MaxEntries int
+
+	// MaxTotal is how many stay in all namespaces together; zero keeps all. Beyond it, the namespaces with the most entries give theirs up first.
+	MaxTotal int
 }
 
 // DefaultLimits keep a quarter of a year.
-var DefaultLimits = Limits{MaxAge: 90 * 24 * time.Hour, MaxEntries: 10_000}
+var DefaultLimits = Limits{MaxAge: 90 * 24 * time.Hour, MaxEntries: 10_000, MaxTotal: 100_000}
 
 // Pruner removes entries that are beyond the limits. It is a Runnable of the manager; only the leader prunes.
 type Pruner struct {
@@ -99,36 +104,79 @@ func (p *Pruner) prune(ctx context.Context) (more bool, err error) {
 	return len(surplus) > pruneBatch, nil
 }
 
+// shelf is where entries stand that push out each other and no others.
+type shelf struct {
+	namespace string
+	small     bool // What came to nothing, or what clients say.
+	client    bool
+}
+
+func shelfOf(entry *v1alpha1.AuditEntry) shelf {
+	client := entry.Spec.Reporter == v1alpha1.AuditByClient
+	return shelf{namespace: entry.Namespace, small: client || cameToNothing(&entry.Spec), client: client}
+}
+
+// room is how many entries a shelf has room for, if there is room for so many of what was done.
+func (s shelf) room(entries int) int {
+	if s.small {
+		return max(1, entries/smallShare)
+	}
+	return entries
+}
+
 // surplus are the entries that are beyond the limits, oldest first.
 func (l Limits) surplus(entries []v1alpha1.AuditEntry, now time.Time) []*v1alpha1.AuditEntry {
-	newestFirst := make([]*v1alpha1.AuditEntry, len(entries))
+	var surplus, young []*v1alpha1.AuditEntry
+	counts := map[shelf]int{}
 	for i := range entries {
-		newestFirst[i] = &entries[i]
-	}
-	slices.SortFunc(newestFirst, func(a, b *v1alpha1.AuditEntry) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name), cmp.Compare(b.Namespace, a.Namespace))
-	})
-	type count struct{ all, idle int }
-	counts := map[string]*count{}
-	var surplus []*v1alpha1.AuditEntry
-	for _, entry := range newestFirst {
-		seen := counts[entry.Namespace]
-		if seen == nil {
-			seen = &count{}
-			counts[entry.Namespace] = seen
-		}
-		idle := cameToNothing(entry.Spec.Result)
-		old := l.MaxAge > 0 && now.Sub(entry.CreationTimestamp.Time) > l.MaxAge
-		tooMany := l.MaxEntries > 0 && (seen.all >= l.MaxEntries || idle && seen.idle >= max(1, l.MaxEntries/idleShare))
-		if old || tooMany {
+		entry := &entries[i]
+		if l.MaxAge > 0 && now.Sub(entry.CreationTimestamp.Time) > l.MaxAge {
 			surplus = append(surplus, entry)
 			continue
 		}
-		seen.all++
-		if idle {
-			seen.idle++
-		}
+		young = append(young, entry)
+		counts[shelfOf(entry)]++
 	}
+	slices.SortFunc(young, newestFirst)
+	most, kept, onShelf := l.most(counts), 0, map[shelf]int{}
+	for _, entry := range young {
+		on := shelfOf(entry)
+		if onShelf[on] >= on.room(most) || l.MaxTotal > 0 && kept >= l.MaxTotal {
+			surplus = append(surplus, entry)
+			continue
+		}
+		onShelf[on]++
+		kept++
+	}
+	slices.SortFunc(surplus, newestFirst)
 	slices.Reverse(surplus)
 	return surplus
+}
+
+// newestFirst orders entries by when the API server wrote them: nobody chooses that.
+func newestFirst(a, b *v1alpha1.AuditEntry) int {
+	return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name), cmp.Compare(b.Namespace, a.Namespace))
+}
+
+// most is how many entries of what was done a namespace keeps: MaxEntries, or as many as fit into MaxTotal if all namespaces keep as many.
+func (l Limits) most(counts map[shelf]int) int {
+	most := l.MaxEntries
+	if most <= 0 {
+		most = math.MaxInt
+	}
+	if l.MaxTotal <= 0 {
+		return most
+	}
+	fits := func(entries int) bool {
+		sum := 0
+		for shelf, count := range counts {
+			sum += min(count, shelf.room(entries))
+		}
+		return sum <= l.MaxTotal
+	}
+	if fits(most) {
+		return most
+	}
+	// No shelf of a namespace has more than MaxTotal, or that one alone would not fit.
+	return max(1, sort.Search(min(most, smallShare*(l.MaxTotal+1)), func(i int) bool { return !fits(i + 1) }))
 }

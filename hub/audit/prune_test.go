@@ -24,6 +24,21 @@ func TestSurplus(t *testing.T) {
 		entry.Spec.Result = v1alpha1.AuditDenied
 		return entry
 	}
+	nothing := func(namespace string, seconds int) *v1alpha1.AuditEntry {
+		entry := written(namespace, seconds, 1)
+		entry.Spec.Effect = v1alpha1.AuditUnchanged
+		return entry
+	}
+	failed := func(namespace string, seconds int, effect v1alpha1.AuditEffect) *v1alpha1.AuditEntry {
+		entry := written(namespace, seconds, 1)
+		entry.Spec.Result, entry.Spec.Effect = v1alpha1.AuditFailed, effect
+		return entry
+	}
+	reported := func(namespace string, seconds int) *v1alpha1.AuditEntry {
+		entry := written(namespace, seconds, 1)
+		entry.Spec.Reporter, entry.Spec.Effect = v1alpha1.AuditByClient, v1alpha1.AuditChanged
+		return entry
+	}
 	for name, row := range map[string]struct {
 		limits  Limits
 		entries []*v1alpha1.AuditEntry
@@ -37,6 +52,27 @@ func TestSurplus(t *testing.T) {
 		},
 		"what came to nothing pushes out nothing but its own": {
 			Limits{MaxEntries: 20}, []*v1alpha1.AuditEntry{written("a", 1, 1), denied("a", 2), denied("a", 3), denied("a", 4), denied("a", 5)}, []types.UID{"a2", "a3"},
+		},
+		"bypass: what failed at a deadline pushes out nothing but its own": {
+			Limits{MaxEntries: 2}, []*v1alpha1.AuditEntry{
+				written("a", 1, 1), failed("a", 2, v1alpha1.AuditChanged), failed("a", 3, v1alpha1.AuditUnchanged), failed("a", 4, v1alpha1.AuditUnchanged), nothing("a", 5),
+			}, []types.UID{"a3", "a4"},
+		},
+		"bypass: what clients say pushes out nothing but its own": {
+			Limits{MaxEntries: 20}, []*v1alpha1.AuditEntry{
+				written("a", 1, 1), denied("a", 2), reported("a", 3), reported("a", 4), reported("a", 5), reported("a", 6),
+			}, []types.UID{"a3", "a4"},
+		},
+		"too many in all: those with the most give first": {
+			Limits{MaxEntries: 10, MaxTotal: 4}, []*v1alpha1.AuditEntry{
+				written("a", 1, 1), written("b", 2, 1), written("b", 3, 1), written("b", 4, 1), written("b", 5, 1), written("b", 6, 1),
+			}, []types.UID{"b2", "b3"},
+		},
+		"too many in all, in too many namespaces": {
+			Limits{MaxTotal: 2}, []*v1alpha1.AuditEntry{written("a", 1, 1), written("b", 2, 1), written("c", 3, 1), written("c", 4, 1)}, []types.UID{"a1", "c3"},
+		},
+		"too many in all, and too many": {
+			Limits{MaxEntries: 1, MaxTotal: 3}, []*v1alpha1.AuditEntry{written("a", 1, 1), written("a", 2, 1), written("b", 3, 1), denied("b", 4)}, []types.UID{"a1"},
 		},
 		"no limits": {Limits{}, []*v1alpha1.AuditEntry{written("a", 1, 1), denied("a", 2)}, nil},
 	} {

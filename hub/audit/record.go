@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -33,11 +34,14 @@ const (
 	// writeTimeout bounds how long an answer waits for its entry.
 	writeTimeout = 3 * time.Second
 
-	// What a user may add of what came to nothing: whoever has no right at all could push the entries of others out of the bounds.
+	// What a user may add of what changed nothing: whoever has no right at all could push the entries of others out of the bounds.
 	idleEvery, idleBurst = 2 * time.Second, 30
 
-	// limitedUsers is for how many users that is remembered.
-	limitedUsers = 1024
+	// What all users together may add of it to a namespace.
+	idleEveryAll, idleBurstAll = time.Second, 200
+
+	// limited is for how many users, and how many namespaces, that is remembered.
+	limited = 4096
 )
 
 // The bounds of the API's fields.
@@ -68,7 +72,8 @@ type Recorder struct {
 	// Now tells the time.
 	Now func() time.Time
 
-	idle *lru.Cache // A *rate.Limiter by user.
+	mu                sync.Mutex
+	users, namespaces *lru.Cache // A *rate.Limiter by name.
 }
 
 // NewRecorder returns a recorder of a hub that writes with a client of its own.
@@ -82,20 +87,20 @@ func NewClientRecorder(user client.Client, log logr.Logger) *Recorder {
 }
 
 func newRecorder(c client.Client, reporter v1alpha1.AuditReporter, log logr.Logger) *Recorder {
-	return &Recorder{Writer: c, Reader: c, Reporter: reporter, Log: log, Now: time.Now, idle: lru.New(limitedUsers)}
+	return &Recorder{Writer: c, Reader: c, Reporter: reporter, Log: log, Now: time.Now, users: lru.New(limited), namespaces: lru.New(limited)}
 }
 
 // record writes down one call, whatever became of it.
-func (r *Recorder) record(ctx context.Context, caller auth.Caller, action string, about subject, result v1alpha1.AuditResult, message string) {
-	entry := r.entry(caller, action, about, result, message)
+func (r *Recorder) record(ctx context.Context, caller auth.Caller, action string, about subject, came outcome) {
+	entry := r.entry(caller, action, about, came)
 	r.Log.Info("audit", "user", entry.Spec.User, "action", action, "namespace", entry.Namespace,
 		"cluster", entry.Spec.ClusterName, "operation", entry.Spec.OperationName, "machine", entry.Spec.MachineName,
-		"detail", entry.Spec.Detail, "result", result, "message", entry.Spec.Message, "overrides", gates(entry.Spec.Overrides),
+		"detail", entry.Spec.Detail, "result", came.result, "effect", came.effect, "message", entry.Spec.Message, "overrides", gates(entry.Spec.Overrides),
 		"source", entry.Spec.Source, "client", entry.Spec.Client)
-	entries.WithLabelValues(string(result)).Inc()
+	entries.WithLabelValues(string(came.result)).Inc()
 	switch {
 	case len(validation.IsDNS1123Label(about.namespace)) > 0: // There is no such namespace.
-	case cameToNothing(result) && !r.mayAdd(caller.Name):
+	case cameToNothing(&entry.Spec) && !r.mayAdd(caller.Name, about.namespace):
 		lost.WithLabelValues(lostToLimit).Inc()
 	default:
 		r.write(ctx, entry)
@@ -125,21 +130,35 @@ func noNamespace(err error) bool {
 	return ok && apierrors.IsNotFound(err) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }
 
-// mayAdd says whether a user may add an entry of what came to nothing.
-func (r *Recorder) mayAdd(user string) bool {
-	limiter, known := r.idle.Get(user)
-	if !known {
-		limiter = rate.NewLimiter(rate.Every(idleEvery), idleBurst)
-		r.idle.Add(user, limiter)
+// mayAdd says whether a user may add an entry of what came to nothing to a namespace. The user is asked first: one alone does not use up what
+// all have.
+func (r *Recorder) mayAdd(user, namespace string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return limiter(r.users, user, idleEvery, idleBurst).AllowN(r.Now(), 1) &&
+		limiter(r.namespaces, namespace, idleEveryAll, idleBurstAll).AllowN(r.Now(), 1)
+}
+
+// limiter is the limiter of a name, which begins with all that it has.
+func limiter(of *lru.Cache, name string, every time.Duration, burst int) *rate.Limiter {
+	if known, ok := of.Get(name); ok {
+		return known.(*rate.Limiter)
 	}
-	return limiter.(*rate.Limiter).AllowN(r.Now(), 1)
+	fresh := rate.NewLimiter(rate.Every(every), burst)
+	of.Add(name, fresh)
+	return fresh
 }
 
-func cameToNothing(result v1alpha1.AuditResult) bool {
-	return result == v1alpha1.AuditDenied || result == v1alpha1.AuditRefused
+// cameToNothing says whether nothing is known to have been changed: whoever has no right at all can have such entries written, by a deadline that
+// is over at once, too.
+func cameToNothing(spec *v1alpha1.AuditEntrySpec) bool {
+	if spec.Effect == "" {
+		return spec.Result != v1alpha1.AuditDone
+	}
+	return spec.Effect == v1alpha1.AuditUnchanged
 }
 
-func (r *Recorder) entry(caller auth.Caller, action string, about subject, result v1alpha1.AuditResult, message string) *v1alpha1.AuditEntry {
+func (r *Recorder) entry(caller auth.Caller, action string, about subject, came outcome) *v1alpha1.AuditEntry {
 	now := r.Now()
 	entry := &v1alpha1.AuditEntry{
 		ObjectMeta: metav1.ObjectMeta{Namespace: about.namespace, Name: nameAt(now)},
@@ -147,7 +166,7 @@ func (r *Recorder) entry(caller auth.Caller, action string, about subject, resul
 			Time: metav1.NewMicroTime(now), User: clip(caller.Name, longest), Groups: clipAll(caller.Groups), Reporter: r.Reporter, Action: action,
 			ClusterName: clip(about.cluster, longestName), OperationName: clip(about.operation, longestName), MachineName: clip(about.machine, longestName),
 			Detail: clip(about.detail, longest), Source: clip(caller.Source, longestClient), Client: clip(caller.Client, longestClient),
-			Result: result, Message: clip(message, longest), Overrides: clipOverrides(about.overrides),
+			Result: came.result, Effect: came.effect, Message: clip(came.message, longest), Overrides: clipOverrides(about.overrides),
 		},
 	}
 	if about.cluster != "" && len(validation.IsValidLabelValue(about.cluster)) == 0 {

@@ -131,22 +131,25 @@ func (s subject) resolve(ctx context.Context, reader client.Reader) subject {
 }
 
 // answered adds what only the answer knows, and says what was left to do.
-func (s subject) answered(response any) (_ subject, message string) {
+func (s subject) answered(response any) (subject, outcome) {
+	came := outcomeOf(nil)
 	switch r := response.(type) {
 	case *pb.CreateOperationResponse:
 		s.operation = r.GetOperation().GetRef().GetName()
 		switch {
 		case r.GetNothingToDo():
-			message = "nothing to do: every machine is at the target"
+			came.effect, came.message = v1alpha1.AuditUnchanged, "nothing to do: every machine is at the target"
 		case r.GetExisted():
-			message = "an earlier call with the same key had created it"
+			came.effect, came.message = v1alpha1.AuditUnchanged, "an earlier call with the same key had created it"
 		}
 	case interface{ GetChanged() bool }:
-		message = either(r.GetChanged(), "", "nothing to do: it was so already")
+		if !r.GetChanged() {
+			came.effect, came.message = v1alpha1.AuditUnchanged, "nothing to do: it was so already"
+		}
 	}
 	if with, ok := response.(interface{ GetMachine() *pb.Machine }); ok { // Named by its Node, it was not found before.
 		s.machine = cmp.Or(with.GetMachine().GetRef().GetName(), s.machine)
 		s.cluster = cmp.Or(s.cluster, with.GetMachine().GetCluster().GetName())
 	}
-	return s, message
+	return s, came
 }

@@ -109,6 +109,10 @@ func (s *Server) ListAudit(ctx context.Context, request *connect.Request[pb.List
 	if err != nil {
 		return nil, err
 	}
+	from, err := auditPlace(page.from, request.Msg.GetPage().GetToken())
+	if err != nil {
+		return nil, err
+	}
 	r, err := s.readAudit(ctx, request.Msg.GetFilter(), false)
 	if err != nil {
 		return nil, err
@@ -125,7 +129,7 @@ func (s *Server) ListAudit(ctx context.Context, request *connect.Request[pb.List
 		}
 		response.TotalSize++
 		switch {
-		case page.from != nil && !older(entry, page.from):
+		case from != nil && audit.Compare(entry, from) >= 0:
 		case len(response.GetEntries()) < page.size:
 			response.Entries = append(response.Entries, entry.Message)
 			last = entry
@@ -136,13 +140,20 @@ func (s *Server) ListAudit(ctx context.Context, request *connect.Request[pb.List
 	return connect.NewResponse(response), nil
 }
 
-// older says whether an entry comes after a place in a list that has the newest first.
-func older(entry *audit.Entry, than *place) bool {
-	return cmp.Or(cmp.Compare(entry.Name, than.Name), cmp.Compare(entry.Namespace, than.Namespace)) < 0
+// auditPlace is the last entry of the page before, as far as a place says it; nil without a page before.
+func auditPlace(last *place, token string) (*audit.Entry, error) {
+	if last == nil {
+		return nil, nil //nolint:nilnil // There is no page before, and nothing wrong.
+	}
+	at, err := time.Parse(time.RFC3339Nano, string(last.Key))
+	if err != nil {
+		return nil, invalidField("page.token", token, "next_page_token of an answer, or empty for the beginning")
+	}
+	return &audit.Entry{Time: at, Namespace: last.Namespace, Name: last.Name}, nil
 }
 
 func auditToken(last *audit.Entry, query string) string {
-	data, err := json.Marshal(place{Namespace: last.Namespace, Name: last.Name, Query: query})
+	data, err := json.Marshal(place{Key: []byte(last.Time.UTC().Format(time.RFC3339Nano)), Namespace: last.Namespace, Name: last.Name, Query: query})
 	if err != nil {
 		return "" // Names always marshal.
 	}

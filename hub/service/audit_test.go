@@ -102,6 +102,27 @@ func TestListAuditHasTheNewestFirstInPages(t *testing.T) {
 	w.g.Expect(connect.CodeOf(err)).To(Equal(connect.CodeInvalidArgument))
 }
 
+// Whatever an entry is named, it is on the page on which its time is, and no page is without it.
+func TestBypassPagesOfTheAuditAreNotOrderedByName(t *testing.T) {
+	w := newAuditWorld(t, 1, 3)
+	for i, name := range []string{"zzzz-forged", "0000-hidden"} {
+		w.log.Put(&v1alpha1.AuditEntry{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: "9"},
+			Spec:       v1alpha1.AuditEntrySpec{Time: metav1.NewMicroTime(now.Add(2*time.Second + time.Duration(i)*time.Millisecond)), User: "mallory", Action: name},
+		})
+	}
+	var found []string
+	page := &pb.Page{Size: 1}
+	for range 4 {
+		answer, err := w.list(nil, page)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		found = append(found, actions(answer.GetEntries())...)
+		page.Token = answer.GetNextPageToken()
+	}
+	w.g.Expect(found).To(Equal([]string{"Call3", "0000-hidden", "zzzz-forged", "Call1"}))
+	w.g.Expect(page.Token).To(BeEmpty())
+}
+
 func TestListAuditShowsWhatTheCallerMayRead(t *testing.T) {
 	w := newAuditWorld(t, 1)
 	w.write("b", 2)
