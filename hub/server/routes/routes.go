@@ -64,6 +64,8 @@ func newCompressor() connect.Compressor {
 func Mount(mux *http.ServeMux, services Services, log logr.Logger, options ...connect.HandlerOption) {
 	all := []connect.HandlerOption{
 		connect.WithConditionalHandlerOptions(limit),
+		connect.WithCodec(strictJSON{"json"}),
+		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 		connect.WithCompressMinBytes(compressFrom),
 		connect.WithCompression("gzip", newDecompressor, newCompressor),
 		connect.WithHandlerOptions(options...),
