@@ -142,6 +142,8 @@ func (a *answer) code() string {
 		return connect.CodeUnauthenticated.String()
 	case http.StatusForbidden:
 		return connect.CodePermissionDenied.String()
+	case http.StatusTooManyRequests:
+		return connect.CodeResourceExhausted.String()
 	case http.StatusServiceUnavailable:
 		return connect.CodeUnavailable.String()
 	}

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
-
-	"ichor.maesh.dev/hub/hub/server/routes"
 )
 
 // headers are on every answer: nothing of a hub belongs into a frame of another page, is guessed to be of another type, or tells other sites
@@ -41,26 +38,27 @@ func secure(next http.Handler, externalURL *url.URL) (http.Handler, error) {
 	}), nil
 }
 
-// inTime bounds the time that the requests of the hub's services may take to arrive. Streams are answers, so it bounds none of them.
-func inTime(next http.Handler, most time.Duration) http.Handler {
+// inTime bounds the time that requests may take to arrive, and that their answers may wait for somebody to read on. Streams are answers, which
+// may be silent for as long as they like.
+func inTime(next http.Handler, b bounds) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body != nil && r.Body != http.NoBody && ofService(r.URL.Path) {
-			control := http.NewResponseController(w)
-			if err := control.SetReadDeadline(time.Now().Add(most)); err == nil {
+		control := http.NewResponseController(w)
+		if r.Body != nil && r.Body != http.NoBody {
+			if err := control.SetReadDeadline(time.Now().Add(b.body)); err == nil {
 				r.Body = &timedBody{ReadCloser: r.Body, arrived: func() { _ = control.SetReadDeadline(time.Time{}) }}
 			}
 		}
-		next.ServeHTTP(w, r)
+		timed := &timedAnswer{ResponseWriter: w, control: control, most: b.read}
+		timed.wait() // The answer before it on this connection has left its own bound.
+		defer timed.hurry()
+		next.ServeHTTP(timed, r)
 	})
 }
 
-// ofService says whether a path is that of a procedure of a hub.
-func ofService(path string) bool {
-	service, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	for _, name := range routes.Names() {
-		if service == name {
-			return true
-		}
-	}
-	return false
+// unkept marks answers as nobody's to keep: they are one caller's, at one time.
+func unkept(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
 }

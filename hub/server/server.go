@@ -39,7 +39,7 @@ const (
 )
 
 // usual bounds leave time for a slow line, and less than a hub has for its end. Whoever sends slower wants connections to be used up.
-var usual = bounds{body: 30 * time.Second, grace: 5 * time.Second}
+var usual = bounds{body: 30 * time.Second, read: time.Minute, grace: 5 * time.Second, streams: 100}
 
 // Certificates are what the server shows to clients. They may change while it runs.
 type Certificates interface {
@@ -91,23 +91,25 @@ type Server struct {
 	bounds  bounds
 }
 
-// bounds are how long things may take.
+// bounds are how long things may take, and how many there may be.
 type bounds struct {
-	body  time.Duration // A request, to arrive.
-	grace time.Duration // Calls that are under way when the hub ends.
+	body    time.Duration // A request, to arrive.
+	read    time.Duration // An answer, to be read on by whoever asked.
+	grace   time.Duration // Calls that are under way when the hub ends.
+	streams int           // Streams that one caller has open.
 }
 
 // New prepares a server. It listens already, but nobody answers before Run.
 func New(o Options) (*Server, error) { return newServer(o, usual) }
 
 func newServer(o Options, b bounds) (*Server, error) {
-	s := &Server{options: o, bounds: b}
-	handler, err := secure(inTime(s.mux(), b.body), o.ExternalURL)
+	s := &Server{options: o, bounds: b, streams: streams{most: b.streams}}
+	handler, err := secure(s.mux(), o.ExternalURL)
 	if err != nil {
 		return nil, err
 	}
 	s.http = &http.Server{
-		Handler:           handler,
+		Handler:           inTime(handler, b),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
@@ -134,7 +136,7 @@ func (s *Server) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", alive)
 	mux.Handle("GET /readyz", ready)
-	calls := s.calls(ready)
+	calls := unkept(s.calls(ready))
 	for _, name := range names() {
 		mux.Handle("/"+name+"/", calls)
 	}

@@ -9,7 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +24,7 @@ import (
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"ichor.maesh.dev/hub/hub/auth"
 	"ichor.maesh.dev/hub/hub/server/routes"
 	"ichor.maesh.dev/hub/hub/standalone/pki"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
@@ -310,7 +313,7 @@ func TestShutdownIsBounded(t *testing.T) {
 	entered, never := make(chan struct{}), make(chan struct{})
 	defer close(never)
 	services := &fake{get: func(context.Context) error { close(entered); <-never; return nil }}
-	w := run(t, Options{Services: services}, bounds{body: usual.body, grace: 100 * time.Millisecond})
+	w := run(t, Options{Services: services}, altered(func(b *bounds) { b.grace = 100 * time.Millisecond }))
 	go func() {
 		_, _ = w.operations(t).GetOperation(context.Background(), connect.NewRequest(&pb.GetOperationRequest{}))
 	}()
@@ -339,7 +342,12 @@ func TestRequestsArriveInTimeAndStreamsLast(t *testing.T) {
 				}
 				return nil
 			}}
-			w := run(t, Options{Services: services}, bounds{body: most, grace: usual.grace})
+			reads := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if _, err := io.ReadAll(r.Body); err != nil {
+					http.Error(w, err.Error(), http.StatusBadRequest)
+				}
+			})
+			w := run(t, Options{Services: services, Auth: reads, UI: reads}, altered(func(b *bounds) { b.body = most }))
 			operations := ichorv1alpha1connect.NewOperationServiceClient(w.client(t, version), w.URL())
 			stream, err := operations.WatchOperations(t.Context(), connect.NewRequest(&pb.WatchOperationsRequest{}))
 			g.Expect(err).NotTo(HaveOccurred())
@@ -348,23 +356,135 @@ func TestRequestsArriveInTimeAndStreamsLast(t *testing.T) {
 			g.Expect(stream.Receive()).To(BeFalse())
 			g.Expect(stream.Err()).NotTo(HaveOccurred())
 
-			slow, end := io.Pipe()
-			defer end.Close() //nolint:errcheck // A pipe's end has no error.
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL()+"/ichor.v1alpha1.HubService/GetHub", slow)
-			g.Expect(err).NotTo(HaveOccurred())
-			request.Header.Set("Content-Type", "application/json")
-			done := make(chan int, 1)
-			go func() {
-				status := 0
-				if response, err := w.client(t, version).Do(request); err == nil {
-					status = response.StatusCode
-					_ = response.Body.Close()
-				}
-				done <- status
-			}()
-			_, err = end.Write([]byte("{")) // And never the rest.
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Eventually(done).WithTimeout(soon).Should(Receive(Not(Equal(http.StatusOK))))
+			// Whoever sends them, and whatever they ask for.
+			for _, path := range []string{"/ichor.v1alpha1.HubService/GetHub", "/" + grpchealth.HealthV1ServiceName + "/Check", "/auth/link", "/page"} {
+				g.Expect(w.sendSlowly(t, version, path)).NotTo(Equal(http.StatusOK), path)
+			}
 		})
 	}
+}
+
+// sendSlowly begins a request, and never sends the rest. It returns the status of the answer, 0 if there is none.
+func (w *world) sendSlowly(t *testing.T, version int, path string) int {
+	t.Helper()
+	g := NewWithT(t)
+	slow, end := io.Pipe()
+	defer end.Close() //nolint:errcheck // A pipe's end has no error.
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL()+path, slow)
+	g.Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Content-Type", "application/json")
+	done := make(chan int, 1)
+	go func() {
+		status := 0
+		if response, err := w.client(t, version).Do(request); err == nil {
+			status = response.StatusCode
+			_ = response.Body.Close()
+		}
+		done <- status
+	}()
+	_, err = end.Write([]byte("{"))
+	g.Expect(err).NotTo(HaveOccurred())
+	status := -1
+	g.Eventually(done).WithTimeout(soon).Should(Receive(&status), path)
+	return status
+}
+
+// Who asks and does not read on is dropped, by whichever protocol and whatever they asked for.
+func TestAnswersAreReadInTime(t *testing.T) {
+	for name, row := range map[string]struct {
+		version int
+		options []connect.ClientOption
+	}{
+		"Connect, HTTP/1": {1, nil},
+		"Connect, HTTP/2": {2, nil},
+		"gRPC":            {2, []connect.ClientOption{connect.WithGRPC()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			ended := make(chan error, 1)
+			services := &fake{watch: func(_ context.Context, stream *connect.ServerStream[pb.WatchOperationsResponse]) error {
+				message := &pb.WatchOperationsResponse{ResumeToken: strings.Repeat("x", 1<<20)}
+				for {
+					if err := stream.Send(message); err != nil {
+						ended <- err
+						return err
+					}
+				}
+			}}
+			w := run(t, Options{Services: services}, altered(func(b *bounds) { b.read = 200 * time.Millisecond }))
+			options := slices.Concat(row.options, []connect.ClientOption{connect.WithAcceptCompression("gzip", nil, nil)})
+			operations := ichorv1alpha1connect.NewOperationServiceClient(w.client(t, row.version), w.URL(), options...)
+			stream, err := operations.WatchOperations(t.Context(), connect.NewRequest(&pb.WatchOperationsRequest{}))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(stream.Receive()).To(BeTrue(), "%v", stream.Err())
+			g.Eventually(ended).WithTimeout(soon).Should(Receive(HaveOccurred()))
+			g.Expect(w.stop()).To(Succeed())
+		})
+	}
+}
+
+// Who reads in pauses that are longer than a piece may take has nothing cut off that was sent before, nor the next answer on the connection.
+func TestQuietConnectionsAreKept(t *testing.T) {
+	g := NewWithT(t)
+	const most = 100 * time.Millisecond
+	w := run(t, Options{}, altered(func(b *bounds) { b.read = most }))
+	client := w.client(t, 1)
+	var connections atomic.Int32
+	trace := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{ConnectStart: func(string, string) { connections.Add(1) }})
+	for range 2 {
+		request, err := http.NewRequestWithContext(trace, http.MethodGet, w.URL()+"/healthz", http.NoBody)
+		g.Expect(err).NotTo(HaveOccurred())
+		response, err := client.Do(request)
+		g.Expect(err).NotTo(HaveOccurred())
+		_, err = io.Copy(io.Discard, response.Body)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(response.Body.Close()).To(Succeed())
+		<-time.After(3 * most)
+	}
+	g.Expect(connections.Load()).To(Equal(int32(1)))
+}
+
+func TestStreamsOfOneCallerAreBounded(t *testing.T) {
+	g := NewWithT(t)
+	guard := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(auth.With(r.Context(), auth.Caller{Name: r.Header.Get("Test-User")})))
+		})
+	}
+	w := run(t, Options{Services: &fake{watch: untilTheEnd}, Guard: guard}, altered(func(b *bounds) { b.streams = 2 }))
+	operations := w.operations(t)
+	open := func(user string) (end func(), code string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		request := connect.NewRequest(&pb.WatchOperationsRequest{})
+		request.Header().Set("Test-User", user)
+		stream, err := operations.WatchOperations(ctx, request)
+		g.Expect(err).NotTo(HaveOccurred())
+		if stream.Receive() {
+			return cancel, ""
+		}
+		return cancel, stream.Err().Error()
+	}
+	end, code := open("ada")
+	g.Expect(code).To(BeEmpty())
+	_, code = open("ada")
+	g.Expect(code).To(BeEmpty())
+	_, code = open("ada")
+	g.Expect(code).To(Equal(`resource_exhausted: user "ada" has 2 streams open: want at most 2; end one of them`))
+	_, code = open("bob")
+	g.Expect(code).To(BeEmpty(), "others have their own")
+	end()
+	g.Eventually(func() string { _, code := open("ada"); return code }).WithTimeout(soon).Should(BeEmpty(), "one of them has ended")
+}
+
+func TestAnswersOfServicesAreNotKept(t *testing.T) {
+	g := NewWithT(t)
+	w := run(t, Options{}, bounds{})
+	for _, path := range []string{
+		"/ichor.v1alpha1.HubService/GetHub?connect=v1&encoding=json&message={}", "/ichor.v1alpha1.HubService/GetHub?connect=v1&encoding=no",
+		"/ichor.v1alpha1.OperationService/NoSuchThing",
+	} {
+		g.Expect(w.get(t, path).header.Get("Cache-Control")).To(Equal("no-store"), path)
+	}
+	g.Expect(w.get(t, "/ichor.v1alpha1.HubService/GetHub?connect=v1&encoding=json&message={}").status).To(Equal(http.StatusOK))
 }

@@ -90,6 +90,13 @@ func run(t *testing.T, o Options, b bounds) *world {
 	return w.start(t, o, b)
 }
 
+// altered are the usual bounds but for some.
+func altered(change func(*bounds)) bounds {
+	b := usual
+	change(&b)
+	return b
+}
+
 func (w *world) start(t *testing.T, o Options, b bounds) *world {
 	t.Helper()
 	g := NewWithT(t)
