@@ -41,6 +41,9 @@ type Guard struct {
 	// Proxies are those whose X-Forwarded-For is believed.
 	Proxies []netip.Prefix
 
+	// Refusals bound what tokens that are no good cost; nil bounds nothing.
+	Refusals *Refusals
+
 	// Recheck is how often the credentials of a call that goes on are looked at again: a watch may outlive them by hours.
 	Recheck time.Duration
 }
@@ -110,6 +113,7 @@ func (g *Guard) admit(r *http.Request) (*Caller, error) {
 	if g.public(r.URL.Path) {
 		return nil, nil //nolint:nilnil // That is the third way.
 	}
+	r = g.Sourced(r)
 	caller, err := g.authenticate(r.Context(), r)
 	if err != nil {
 		return nil, err
@@ -156,6 +160,11 @@ func (g *Guard) authenticate(ctx context.Context, r *http.Request) (Caller, erro
 	return Caller{}, Unauthenticated("no credentials: sign in with: ichor login")
 }
 
+// Sourced is a request whose context says where it comes from, which bounds how many tokens may be refused.
+func (g *Guard) Sourced(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), sourceKey{}, g.source(r)))
+}
+
 func (g *Guard) bearer(ctx context.Context, values []string) (Caller, error) {
 	scheme, token, _ := strings.Cut(values[0], " ")
 	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -164,11 +173,11 @@ func (g *Guard) bearer(ctx context.Context, values []string) (Caller, error) {
 	return g.Bearer(ctx, token)
 }
 
-// Bearer says whose a bearer token is. Its error is one of Connect.
+// Bearer says whose a bearer token is; the context is that of a request that is Sourced. Its error is one of Connect.
 func (g *Guard) Bearer(ctx context.Context, token string) (Caller, error) {
-	for _, method := range g.Bearers {
+	for i, method := range g.Bearers {
 		if method.Owns(token) {
-			return method.Authenticate(ctx, token)
+			return g.Refusals.judge(ctx, i, token, func() (Caller, error) { return method.Authenticate(ctx, token) })
 		}
 	}
 	return Caller{}, Unauthenticated("the bearer token is of no kind that this hub takes")

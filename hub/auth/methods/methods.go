@@ -89,7 +89,10 @@ func New(o Options) (*Methods, error) {
 	}
 	m := &Methods{sessions: sessions}
 	sessions.Tokens = func(ctx context.Context, token string) (auth.Caller, error) { return m.guard.Bearer(ctx, token) }
-	m.guard = &auth.Guard{Bearers: []auth.Bearer{sessions}, Cookie: sessions.FromCookie, Public: public, Proxies: o.TrustedProxies, Recheck: cmp.Or(o.Recheck, recheck)}
+	m.guard = &auth.Guard{
+		Bearers: []auth.Bearer{sessions}, Cookie: sessions.FromCookie, Public: public, Proxies: o.TrustedProxies,
+		Refusals: auth.NewRefusals(o.Now), Recheck: cmp.Or(o.Recheck, recheck),
+	}
 	if o.OIDC != nil {
 		if m.provider, err = o.provider(sessions); err != nil {
 			return nil, err

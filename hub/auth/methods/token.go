@@ -43,7 +43,7 @@ func (m *Methods) keepToken(w http.ResponseWriter, r *http.Request) {
 		refuseSession(w, http.StatusBadRequest, errors.New(`body: want {"token":"..."} of type application/json`))
 		return
 	}
-	if _, err := m.guard.Bearer(r.Context(), asked.Token); err != nil {
+	if _, err := m.guard.Bearer(m.guard.Sourced(r).Context(), asked.Token); err != nil {
 		refuseSession(w, statusOf(err), err)
 		return
 	}
@@ -55,10 +55,14 @@ func (m *Methods) keepToken(w http.ResponseWriter, r *http.Request) {
 }
 
 func statusOf(err error) int {
-	if connect.CodeOf(err) == connect.CodeUnavailable {
+	switch connect.CodeOf(err) {
+	case connect.CodeUnavailable:
 		return http.StatusServiceUnavailable
+	case connect.CodeResourceExhausted:
+		return http.StatusTooManyRequests
+	default:
+		return http.StatusUnauthorized
 	}
-	return http.StatusUnauthorized
 }
 
 func refuseSession(w http.ResponseWriter, status int, err error) {
