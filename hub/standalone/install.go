@@ -110,22 +110,21 @@ func (i installer) installRoles(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, manifest := range manifests {
-		if manifest.GetKind() != "ClusterRole" {
-			continue // Service accounts and their bindings are for a hub that runs in pods.
-		}
-		if err := i.apply(ctx, roleResource, manifest); err != nil {
-			return err
-		}
-	}
 	bindings, err := bindings()
 	if err != nil {
 		return err
 	}
-	for _, binding := range bindings {
-		if err := i.apply(ctx, bindingResource, binding); err != nil {
-			return err
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, manifest := range manifests {
+		if manifest.GetKind() == "ClusterRole" { // Service accounts and their bindings are for a hub that runs in pods.
+			group.Go(func() error { return i.apply(groupCtx, roleResource, manifest) })
 		}
+	}
+	for _, binding := range bindings {
+		group.Go(func() error { return i.apply(groupCtx, bindingResource, binding) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	return i.waitAggregated(ctx, manifests)
 }
@@ -141,8 +140,8 @@ func (i installer) waitAggregated(ctx context.Context, roles []*unstructured.Uns
 			if err != nil {
 				return false, err
 			}
-			rules, _, err := unstructured.NestedSlice(there.Object, "rules")
-			return len(rules) > 0, err
+			rules, _ := there.Object["rules"].([]any) // Until there are any, it is null.
+			return len(rules) > 0, nil
 		})
 		if err != nil {
 			return fmt.Errorf("waiting for the rules of ClusterRole %s: %w", role.GetName(), err)
@@ -157,12 +156,11 @@ func (i installer) installPolicies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	group, ctx := errgroup.WithContext(ctx)
 	for _, manifest := range manifests {
-		if err := i.apply(ctx, policyResources[manifest.GetKind()], manifest); err != nil {
-			return err
-		}
+		group.Go(func() error { return i.apply(ctx, policyResources[manifest.GetKind()], manifest) })
 	}
-	return nil
+	return group.Wait()
 }
 
 // bindings give the hub's user the hub's role, and the groups of standalone mode theirs.
