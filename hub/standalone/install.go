@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -132,7 +133,8 @@ func (i installer) installRoles(ctx context.Context) error {
 // waitAggregated returns when the roles that are put together from others are: who signs in first finds their rights.
 func (i installer) waitAggregated(ctx context.Context, roles []*unstructured.Unstructured) error {
 	for _, role := range roles {
-		if _, aggregated, _ := unstructured.NestedMap(role.Object, "aggregationRule"); !aggregated {
+		want := aggregated(role, roles)
+		if want == 0 {
 			continue
 		}
 		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -141,13 +143,30 @@ func (i installer) waitAggregated(ctx context.Context, roles []*unstructured.Uns
 				return false, err
 			}
 			rules, _ := there.Object["rules"].([]any) // Until there are any, it is null.
-			return len(rules) > 0, nil
+			return len(rules) >= want, nil
 		})
 		if err != nil {
 			return fmt.Errorf("waiting for the rules of ClusterRole %s: %w", role.GetName(), err)
 		}
 	}
 	return nil
+}
+
+// aggregated is how many rules of the roles a role is put together from; zero if it is not.
+func aggregated(role *unstructured.Unstructured, from []*unstructured.Unstructured) int {
+	count := 0
+	selectors, _, _ := unstructured.NestedSlice(role.Object, "aggregationRule", "clusterRoleSelectors")
+	for _, selector := range selectors {
+		fields, _ := selector.(map[string]any)
+		wanted, _, _ := unstructured.NestedStringMap(fields, "matchLabels")
+		for _, other := range from {
+			if labels.SelectorFromSet(wanted).Matches(labels.Set(other.GetLabels())) {
+				rules, _, _ := unstructured.NestedSlice(other.Object, "rules")
+				count += len(rules)
+			}
+		}
+	}
+	return count
 }
 
 // installPolicies installs the admission policies. A policy is in force a second or so after it was written.
