@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,7 @@ type Facts struct {
 	// CAPICluster is the Cluster of the same name, nil if there is none.
 	CAPICluster *clusterv1.Cluster
 
-	// Machines are the machines, in no particular order.
+	// Machines are the machines, by name: what is said about the first of several is the same every time.
 	Machines []v1alpha1.TalosMachine
 
 	// Members are the Machines of Cluster API, where its providers manage the machines of the target. Load does not read them.
@@ -57,6 +58,8 @@ func Load(ctx context.Context, reader client.Reader, key client.ObjectKey) (Fact
 	}
 	// The label is how they are found; the spec, which never changes, is whose they are.
 	facts.Machines = slices.DeleteFunc(list.Items, func(m v1alpha1.TalosMachine) bool { return m.Spec.ClusterName != key.Name })
+	// Informers list in any order.
+	slices.SortFunc(facts.Machines, func(a, b v1alpha1.TalosMachine) int { return strings.Compare(a.Name, b.Name) })
 	return facts, nil
 }
 

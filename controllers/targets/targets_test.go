@@ -5,6 +5,7 @@ package targets
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -52,6 +53,23 @@ func TestLoad(t *testing.T) {
 	foreign.Labels = map[string]string{"cluster.x-k8s.io/cluster-name": "c2"}
 	mislabelled := machine("c3-w-1", "Worker", "10.0.3.1", "Approved")
 	mislabelled.Spec.ClusterName = "c3"
+
+	t.Run("in order, however they are listed", func(t *testing.T) {
+		g := NewWithT(t)
+		first, last := machine("c1-cp-1", "ControlPlane", "10.0.1.2", "Approved"), machine("c1-w-2", "Worker", "10.0.1.3", "Approved")
+		reader := builder(t, talosCluster, capi, &mine, &first, &last).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				err := c.List(ctx, list, options...)
+				if machines, ok := list.(*v1alpha1.TalosMachineList); ok {
+					slices.Reverse(machines.Items)
+				}
+				return err
+			},
+		}).Build()
+		facts, err := Load(t.Context(), reader, key)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(facts.Machines).To(HaveExactElements(HaveField("Name", "c1-cp-1"), HaveField("Name", "c1-w-1"), HaveField("Name", "c1-w-2")))
+	})
 
 	t.Run("everything", func(t *testing.T) {
 		g := NewWithT(t)
