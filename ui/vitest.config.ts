@@ -20,6 +20,7 @@ export default defineConfig({
           hookTimeout: 60_000,
         },
       },
+      { test: { name: 'bench', environment: 'node', include: ['test/bench/*.bench.ts'] } },
     ],
   },
 });

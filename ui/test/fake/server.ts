@@ -34,7 +34,7 @@ export interface FakeHub {
 
 /** serveWorld starts a fake hub on a free port of the loopback. */
 export async function serveWorld(world: World): Promise<FakeHub> {
-  const orders: Orders = { heartbeat: 2_000, confirmName: false };
+  const orders: Orders = { heartbeat: 2_000, confirmName: false, sent: 0 };
   const router = createConnectRouter({ grpc: false, grpcWeb: false });
   routes(router, world, orders);
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
@@ -112,14 +112,24 @@ async function call(handle: FetchHandler, request: IncomingMessage, response: Se
       break;
     }
     if (!response.write(value)) {
-      await new Promise((resolve) => {
-        response.once('drain', resolve);
-        response.once('close', resolve);
-      });
+      await drained(response);
     }
   }
   void reader.cancel().catch(() => undefined);
   response.end();
+}
+
+/** drained waits until more can be written, or nobody reads any more. */
+function drained(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      response.off('drain', done);
+      response.off('close', done);
+      resolve();
+    };
+    response.on('drain', done);
+    response.on('close', done);
+  });
 }
 
 async function signIn(path: string, request: IncomingMessage, response: ServerResponse): Promise<void> {

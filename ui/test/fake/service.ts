@@ -29,6 +29,8 @@ export interface Orders {
   heartbeat: number;
   /** confirmName asks for the name to be typed. */
   confirmName: boolean;
+  /** sent counts the objects that watches have sent. */
+  sent: number;
 }
 
 function who(context: HandlerContext): string {
@@ -274,6 +276,7 @@ async function* watch(
     }
     place = world.sequence;
     for (const entry of all()) {
+      orders.sent++;
       yield { entry, resumeToken: '' };
     }
     yield { event: { case: 'synced', value: {} }, resumeToken: String(place) };
@@ -284,6 +287,7 @@ async function* watch(
     const changes = world.since(place) ?? [];
     place += changes.length;
     for (const entry of changes.filter(selects)) {
+      orders.sent++;
       yield { entry, resumeToken: String(place) };
     }
     const before = world.sequence;

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+import { it } from 'vitest';
+import { Attention } from '../../src/gen/ichor/v1alpha1/types_pb';
+import { launch, visit } from '../browser/browser';
+import { largeFleet } from '../fake/fleet';
+import { serveWorld } from '../fake/server';
+
+const clusters = Number(process.env.BENCH_CLUSTERS ?? 10_000);
+const minutes = Number(process.env.BENCH_MINUTES ?? 5);
+const perMinute = 1_000;
+
+/** Measures what docs/benchmarks.md says of the page. The hub is a fake in this process, so it takes its share of the machine. */
+it(
+  'measures the page',
+  async () => {
+    const browser = await launch();
+    const world = largeFleet(clusters);
+    const hub = await serveWorld(world);
+    const runs = [];
+    for (let i = 0; i < 5; i++) {
+      const seen = await visit(browser, hub.url);
+      const rows = await seen.page.evaluate(waitFor, '[data-row]');
+      const all = await seen.page.evaluate(waitForText, `${clusters.toLocaleString('en')} clusters`);
+      runs.push({ rows: Math.round(rows), all: Math.round(all) });
+      await seen.context.close();
+    }
+    console.log(`${clusters} clusters, milliseconds after navigation, cold cache:`, runs);
+
+    const seen = await visit(browser, hub.url);
+    await seen.page.evaluate(waitForText, `${clusters.toLocaleString('en')} clusters`);
+    const session = await seen.context.newCDPSession(seen.page);
+    await session.send('Performance.enable');
+    const heap = async () => {
+      await session.send('HeapProfiler.collectGarbage');
+      const { metrics } = await session.send('Performance.getMetrics');
+      const of = (name: string) => metrics.find((metric) => metric.name === name)?.value ?? 0;
+      return {
+        heap: Math.round(of('JSHeapUsedSize') / 1e5) / 10,
+        nodes: of('Nodes'),
+        busy: Math.round(of('TaskDuration') * 10) / 10,
+      };
+    };
+    const keys = [...world.clusters.keys()];
+    let changed = 0;
+    const timer = setInterval(() => {
+      const key = keys[(changed * 7_919) % keys.length] ?? '';
+      const cluster = world.clusters.get(key);
+      world.putCluster({
+        ...cluster,
+        attention: changed % 3 ? Attention.NONE : Attention.WAITING,
+        machinesReady: 3 + (changed % 3),
+      });
+      changed++;
+    }, 60_000 / perMinute);
+    console.log('minute 0:', await heap());
+    for (let minute = 1; minute <= minutes; minute++) {
+      await seen.page.waitForTimeout(60_000);
+      console.log(`minute ${minute}: ${changed} changes,`, await heap(), 'MB, DOM nodes, seconds of work so far');
+    }
+    clearInterval(timer);
+    await browser.close();
+    await hub.close();
+  },
+  (minutes + 2) * 60_000,
+);
+
+/** waitFor returns when something is there, in milliseconds after the navigation. */
+function waitFor(selector: string): Promise<number> {
+  return new Promise((resolve) => {
+    const look = () => (document.querySelector(selector) ? resolve(performance.now()) : requestAnimationFrame(look));
+    look();
+  });
+}
+
+function waitForText(text: string): Promise<number> {
+  return new Promise((resolve) => {
+    const look = () =>
+      document.body.innerText.includes(text) ? resolve(performance.now()) : requestAnimationFrame(look);
+    look();
+  });
+}
