@@ -29,7 +29,8 @@ export interface Options {
   height?: number;
   language?: 'en' | 'ja';
   theme?: 'light' | 'dark';
-  zone?: string;
+  /** before is called with the page before it goes anywhere. */
+  before?: (page: Page) => Promise<void>;
 }
 
 /** visit opens a browser of its own at an address, signed in. */
@@ -55,6 +56,7 @@ export async function visit(browser: Browser, url: string, options: Options = {}
       console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`),
     );
   });
+  await options.before?.(page);
   await page.goto(url);
   return { page, context, complaints };
 }
