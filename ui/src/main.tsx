@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { createRoot } from 'react-dom/client';
+import { decodeShortTexts } from './api/text';
 import { hubTransport } from './api/transport';
 import { App } from './app/App';
 import { connectHub } from './app/hub';
@@ -13,6 +14,7 @@ if (!root) {
   throw new Error('index.html has no element with the id root');
 }
 applySettings();
+decodeShortTexts();
 const hub = connectHub(hubTransport(window.location.origin));
 await startLanguage(settings.get().language);
 createRoot(root).render(<App hub={hub} />);

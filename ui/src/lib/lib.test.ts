@@ -2,6 +2,7 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { describe, expect, it } from 'vitest';
+import { asciiText } from '../api/text';
 import { AuditEntrySchema, AuditResult } from '../gen/ichor/v1alpha1/hub_pb';
 import {
   Confirmation,
@@ -25,6 +26,14 @@ it('quotes what a shell would take apart', () => {
   expect(quote("it's; rm")).toBe("'it'\\''s; rm'");
   expect(quote('')).toBe("''");
   expect(cli.resume({ namespace: 'ns', name: 'op' })).toBe('ichor operation resume op -n ns');
+});
+
+it('decodes short texts as the browser does, and leaves the others to it', () => {
+  const bytes = (text: string) => new TextEncoder().encode(text);
+  expect(asciiText(bytes('v1.13.2'))).toBe('v1.13.2');
+  expect(asciiText(bytes(''))).toBe('');
+  expect(asciiText(bytes('東京'))).toBeUndefined();
+  expect(asciiText(bytes('a'.repeat(49)))).toBeUndefined();
 });
 
 it('makes addresses', () => {

@@ -35,6 +35,8 @@ export interface Clock {
   now: () => number;
   /** after runs something later, and returns what prevents it. */
   after: (delay: number, run: () => void) => () => void;
+  /** breathe lets the page do something else, if that has had to wait for too long; undefined if it has not. */
+  breathe: () => Promise<void> | undefined;
   /** woken runs something when it is worth a try at once: the network is back, or somebody looks again. */
   woken: (run: () => void) => () => void;
 }
@@ -49,8 +51,24 @@ const longestPause = 15_000;
 /** final are the codes after which the same call has no other answer. */
 const final = new Set([Code.Unauthenticated, Code.PermissionDenied, Code.Unimplemented, Code.InvalidArgument]);
 
+/** A page that does nothing else for longer than this feels dead. */
+const breathless = 20;
+
+let breathed = 0;
+
 export const browserClock: Clock = {
   now: Date.now,
+  breathe: () => {
+    if (performance.now() - breathed < breathless) {
+      return undefined;
+    }
+    return new Promise((resolve) =>
+      setTimeout(() => {
+        breathed = performance.now();
+        resolve();
+      }),
+    );
+  },
   after: (delay, run) => {
     const timer = setTimeout(run, delay);
     return () => clearTimeout(timer);
@@ -134,6 +152,8 @@ async function once<M extends Message>(
       if (message.resumeToken !== '') {
         place.token = message.resumeToken;
       }
+      // What has arrived already comes without a pause, and ten thousand clusters arrive at once.
+      await clock.breathe();
     }
   } finally {
     calm();

@@ -82,6 +82,7 @@ function fakeClock() {
   let now = 0;
   const clock: Clock = {
     now: () => now,
+    breathe: () => undefined,
     after: (delay, run) => {
       const wait = { at: now + delay, run };
       waits.add(wait);
