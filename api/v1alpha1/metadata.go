@@ -32,8 +32,8 @@ const (
 	// change in moves and restores; this does neither.
 	OperationIDAnnotation = "ichor.maesh.dev/operation-id"
 
-	// CreatedByAnnotation on a TalosOperation is the user who created it. Admission sets it where it is missing, refuses the name of another,
-	// and lets nobody change it.
+	// CreatedByAnnotation on a TalosOperation is the user who created it. Admission sets it where it is missing, or refuses the
+	// operation where it cannot, refuses the name of another, and lets nobody change it.
 	CreatedByAnnotation = "ichor.maesh.dev/created-by"
 
 	// RetryAnnotation set to "true" on a TalosOperation asks, once, to run its failed step again.

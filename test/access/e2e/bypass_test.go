@@ -115,21 +115,22 @@ func TestBypassStartByWhatIsThere(t *testing.T) {
 	reset := func(name, more string) string {
 		return operation(name, "node", "node: {machine: m, action: Reset}, "+more, "")
 	}
-	create(t, reset("reset", "paused: true, maxUnavailable: 2, ttlSecondsAfterFinished: 60"))
+	create(t, reset("reset", "paused: true, maxUnavailable: 4, ttlSecondsAfterFinished: 60"))
 	create(t, reset("reset-percent", "maxUnavailable: 20%"))
 	missing := `: user "operator" may not let go on what they may not start (spec.node.action Reset) in namespace "team-a": verb start on talosoperations/node-reset is missing`
 	spec := func(name, change string) []string { return patched("talosoperation", name, `{"spec":{`+change+`}}`) }
 	runAll(t, []attempt{
 		{name: "bypass: lets it go on", user: "operator", args: spec("reset", `"paused":false`), denied: "spec.paused" + missing},
 		{name: "bypass: lets it go on by saying nothing", user: "operator", args: spec("reset", `"paused":null`), denied: "spec.paused" + missing},
-		{name: "bypass: lets more go at once", user: "operator", args: spec("reset", `"maxUnavailable":3`), denied: "spec.maxUnavailable" + missing},
+		{name: "bypass: lets more go at once", user: "operator", args: spec("reset", `"maxUnavailable":5`), denied: "spec.maxUnavailable" + missing},
 		{name: "bypass: lets more go at once by percentage", user: "operator", args: spec("reset", `"maxUnavailable":"1%"`), denied: "spec.maxUnavailable" + missing},
 		{name: "bypass: lets more go at once of a percentage", user: "operator", args: spec("reset-percent", `"maxUnavailable":"100%"`), denied: "spec.maxUnavailable" + missing},
 		{name: "bypass: has it deleted when it is over", user: "operator", args: spec("reset", `"ttlSecondsAfterFinished":0`), denied: "spec.ttlSecondsAfterFinished" + missing},
 		{name: "bypass: deletes it", user: "operator", args: []string{"delete", "talosoperation", "reset"},
 			denied: `spec.node.action Reset: user "operator" may not delete what they may not start in namespace "team-a": verb start on talosoperations/node-reset is missing`},
 		{name: "bypass: deletes all", user: "operator", args: []string{"delete", "talosoperation", "--all"}, denied: "may not delete what they may not start"},
-		{name: "lets less go at once", user: "operator", args: spec("reset", `"maxUnavailable":1`)},
+		{name: "lets less go at once", user: "operator", args: spec("reset", `"maxUnavailable":3`)},
+		{name: "lets one go at once", user: "operator", args: spec("reset", `"maxUnavailable":null`)},
 		{name: "lets less go at once of a percentage", user: "operator", args: spec("reset-percent", `"maxUnavailable":"9%"`)},
 		{name: "pauses", user: "operator", args: spec("reset-percent", `"paused":true`)},
 		{name: "lets it go on", user: "admin", args: spec("reset", `"paused":false`)},
