@@ -77,7 +77,7 @@ func New(o Options) (*Access, error) {
 	}
 	return &Access{
 		options: o, base: base, clients: cache.NewLRUExpireCacheWithClock(clients, o.Clock),
-		reviewer: &reviewer{reviews: own.AuthorizationV1().SubjectAccessReviews(), answers: recent.New[bool](most, o.Clock)},
+		reviewer: newReviewer(own.AuthorizationV1().SubjectAccessReviews(), o.Clock),
 	}, nil
 }
 

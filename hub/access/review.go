@@ -9,15 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/utils/lru"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/auth"
@@ -26,30 +25,50 @@ import (
 )
 
 const (
-	// goodFor is how long an answer is kept, whichever it is: nobody keeps a right for longer that was taken away, or waits for longer for
-	// one that was given.
+	// goodFor is how long an answer is kept, whichever it is: nobody keeps a right for longer that was taken away. What may be listed somewhere
+	// is kept for longer where it may not.
 	goodFor = 5 * time.Second
 
-	// most is how many answers are kept: of 1,000 callers, a page's worth each.
-	most = 32 << 10
+	// callers is of how many answers are kept, and most how many of each: a session's worth of 50 namespaces.
+	callers, most = 1024, 1024
 
-	// atOnce is how many namespaces are asked about at once for one call.
+	// atOnce is how many questions about one caller are asked at once, and how many namespaces for one call.
 	atOnce = 16
+
+	// asides is for how many callers at once is looked again at what they may not list.
+	asides = 4
 )
 
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// reviewer asks the management API what somebody may do.
+// reviewer asks the management API what somebody may do. What it keeps is bounded by callers, and by each for themselves.
 type reviewer struct {
 	reviews authorizationclient.SubjectAccessReviewInterface
-	answers *recent.Answers[bool]
+	clock   recent.Clock
+	asides  chan struct{}
+
+	mu    sync.Mutex
+	known *lru.Cache
 }
 
-// may says whether a caller may do something.
-func (r *reviewer) may(ctx context.Context, caller auth.Caller, what authorizationv1.ResourceAttributes) (bool, error) {
-	spec := authorizationv1.SubjectAccessReviewSpec{
-		User: caller.Name, UID: caller.UID, Groups: slices.Sorted(slices.Values(caller.Groups)), ResourceAttributes: &what,
-	}
+func newReviewer(reviews authorizationclient.SubjectAccessReviewInterface, clock recent.Clock) *reviewer {
+	return &reviewer{reviews: reviews, clock: clock, asides: make(chan struct{}, asides), known: lru.New(callers)}
+}
+
+// account is what is known of one caller's rights.
+type account struct {
+	spec    authorizationv1.SubjectAccessReviewSpec // Whose rights they are.
+	answers *recent.Answers[bool]
+	slots   chan struct{} // Questions under way.
+	aside   chan struct{} // What is asked in the background, one after the other.
+
+	mu       sync.Mutex
+	readable map[string]*readable // By resource.
+}
+
+// of is the account of a caller: the same for as long as the caller is the same in everything that the management API decides on.
+func (r *reviewer) of(caller auth.Caller) (*account, error) {
+	spec := authorizationv1.SubjectAccessReviewSpec{User: caller.Name, UID: caller.UID, Groups: slices.Sorted(slices.Values(caller.Groups))}
 	if len(caller.Extra) > 0 {
 		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(caller.Extra))
 		for key, values := range caller.Extra {
@@ -58,15 +77,80 @@ func (r *reviewer) may(ctx context.Context, caller auth.Caller, what authorizati
 	}
 	key, err := keyOf(spec)
 	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known, ok := r.known.Get(key); ok {
+		return known.(*account), nil //nolint:forcetypeassert // There is nothing else in it.
+	}
+	made := &account{
+		spec: spec, answers: recent.New[bool](most, r.clock), slots: make(chan struct{}, atOnce), aside: make(chan struct{}, 1),
+		readable: map[string]*readable{},
+	}
+	r.known.Add(key, made)
+	return made, nil
+}
+
+// may says whether a caller may do something.
+func (r *reviewer) may(ctx context.Context, caller auth.Caller, what authorizationv1.ResourceAttributes) (bool, error) {
+	of, err := r.of(caller)
+	if err != nil {
 		return false, err
 	}
-	return r.answers.Ask(ctx, key, func(ctx context.Context) (bool, time.Duration, error) {
-		review, err := r.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-		if err != nil {
-			return false, 0, err
-		}
-		return review.Status.Allowed && !review.Status.Denied, goodFor, nil
+	key, err := keyOf(what)
+	if err != nil {
+		return false, err
+	}
+	return of.answers.Ask(ctx, key, func(ctx context.Context) (bool, time.Duration, error) {
+		allowed, err := r.review(ctx, of, what)
+		return allowed, goodFor, err
 	})
+}
+
+// review asks the management API. One caller's questions have to wait for each other, so that nobody makes the hub ask many at once.
+func (r *reviewer) review(ctx context.Context, of *account, what authorizationv1.ResourceAttributes) (bool, error) {
+	select {
+	case of.slots <- struct{}{}:
+		defer func() { <-of.slots }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	spec := of.spec
+	spec.ResourceAttributes = &what
+	review, err := r.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Allowed && !review.Status.Denied, nil
+}
+
+// readable is where a caller may list a resource.
+func (r *reviewer) readable(of *account, resource string) *readable {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.readable[resource] == nil {
+		ask := func(ctx context.Context, namespace string) (bool, error) {
+			ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+			defer cancel()
+			return r.review(ctx, of, listing(resource, namespace))
+		}
+		of.readable[resource] = newReadable(ask, r.clock.Now, func(look func()) { r.inTurn(of, look) })
+	}
+	return of.readable[resource]
+}
+
+// inTurn runs one look in the background for a caller at a time, and for few callers.
+func (r *reviewer) inTurn(of *account, look func()) {
+	for _, turn := range []chan struct{}{of.aside, r.asides} {
+		turn <- struct{}{}
+		defer func() { <-turn }()
+	}
+	look()
+}
+
+func listing(resource, namespace string) authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: v1alpha1.GroupVersion.Group, Resource: resource}
 }
 
 // keyOf is the same for the same question. Who asks is part of it, so no caller gets another's answer.
@@ -99,47 +183,34 @@ func (r rights) May(ctx context.Context, what authorizationv1.ResourceAttributes
 
 // Readable implements service.Rights: a right in every namespace is asked for first, since who has it is asked about only once.
 func (r rights) Readable(ctx context.Context, resource string, namespaces []string) (map[string]bool, []*pb.Failure) {
-	list := func(namespace string) authorizationv1.ResourceAttributes {
-		return authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: v1alpha1.GroupVersion.Group, Resource: resource}
+	everywhere, err := r.reviewer.may(ctx, r.caller, listing(resource, ""))
+	if err != nil {
+		return nil, failures(resource, err)
 	}
-	readable := make(map[string]bool, len(namespaces))
-	if everywhere, err := r.reviewer.may(ctx, r.caller, list("")); err == nil && everywhere {
+	if everywhere {
+		all := make(map[string]bool, len(namespaces))
 		for _, namespace := range namespaces {
-			readable[namespace] = true
+			all[namespace] = true
 		}
-		return readable, nil
+		return all, nil
 	}
-	var failures []*pb.Failure
-	var lock sync.Mutex
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for _, namespace := range namespaces {
-		group.Go(func() error {
-			allowed, err := r.reviewer.may(ctx, r.caller, list(namespace))
-			lock.Lock()
-			defer lock.Unlock()
-			if err != nil {
-				failures = append(failures, failure(namespace, resource, err))
-			}
-			readable[namespace] = allowed
-			return nil
-		})
+	of, err := r.reviewer.of(r.caller)
+	if err != nil {
+		return nil, failures(resource, err)
 	}
-	_ = group.Wait() // What fails is among the failures.
-	slices.SortFunc(failures, compareNamespaces)
-	return readable, failures
+	some, err := r.reviewer.readable(of, resource).among(ctx, namespaces)
+	if err != nil {
+		return some, failures(resource, err)
+	}
+	return some, nil
 }
 
-func compareNamespaces(a, b *pb.Failure) int {
-	return strings.Compare(a.GetScope().GetNamespace(), b.GetScope().GetNamespace())
-}
-
-// failure says that nobody knows whether a namespace may be read.
-func failure(namespace, resource string, err error) *pb.Failure {
-	return &pb.Failure{
-		Scope: &pb.Reference{Namespace: namespace}, Code: codeOf(err).String(),
-		Message: fmt.Sprintf("asking the management API whether you may list %s in namespace %s: %s", resource, namespace, err),
-	}
+// failures say that nobody knows of every namespace whether it may be read. Which ones that are is not said: the caller did not name them, and
+// may have no right to know that they exist.
+func failures(resource string, err error) []*pb.Failure {
+	return []*pb.Failure{{
+		Code: codeOf(err).String(), Message: fmt.Sprintf("it is not known of every namespace whether you may list %s: asking the management API: %s", resource, err),
+	}}
 }
 
 // codeOf is the code of a question that was not answered.

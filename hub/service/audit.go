@@ -84,7 +84,14 @@ func (s *Server) auditOf(ctx context.Context, live bool, named []string) (*audit
 
 // readable are the namespaces whose audit the caller may read. One that was asked for by name and may not be read is an error.
 func (r *auditReading) readable(ctx context.Context, namespaces []string) (map[string]bool, []*pb.Failure, error) {
-	readable, failures := r.Rights.Readable(ctx, auditResource, namespaces)
+	var named []string
+	if len(r.named) > 0 {
+		named = namespaces
+	}
+	readable, failures := r.Session.readable(ctx, auditResource, named, namespaces)
+	if err := context.Cause(ctx); err != nil {
+		return nil, nil, problem(err)
+	}
 	for _, namespace := range r.named {
 		unknown := slices.ContainsFunc(failures, func(f *pb.Failure) bool { return f.GetScope().GetNamespace() == namespace })
 		if slices.Contains(namespaces, namespace) && !readable[namespace] && !unknown {

@@ -4,6 +4,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -24,8 +26,8 @@ const (
 	// maxSessionNamespaces is of how many namespaces one call tells the rights.
 	maxSessionNamespaces = 1000
 
-	// namespacesAtOnce is of how many namespaces rights are asked at once.
-	namespacesAtOnce = 16
+	// maxStrangeNamespaces is about how many namespaces a call may ask that nothing is known to be in, so that somebody can begin in one.
+	maxStrangeNamespaces = 20
 )
 
 // GetHub implements the HubService.
@@ -66,7 +68,11 @@ func (s *Server) GetSession(ctx context.Context, request *connect.Request[pb.Get
 			return nil, err
 		}
 	}
-	rights, err := rightsIn(ctx, session.Rights, namespaces)
+	asked, err := s.askable(ctx, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	rights, err := rightsIn(ctx, session.Rights, namespaces, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +91,12 @@ func (s *Server) readableNamespaces(ctx context.Context, session *Session) ([]st
 		return nil, problem(err)
 	}
 	known := fleet.Namespaces()
-	readable, failures := session.Rights.Readable(ctx, clustersResource, known)
+	readable, failures := session.readable(ctx, clustersResource, nil, known)
+	if err := context.Cause(ctx); err != nil {
+		return nil, problem(err)
+	}
 	if len(failures) > 0 {
-		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("namespace %s: %s", failures[0].GetScope().GetNamespace(), failures[0].GetMessage()))
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New(failures[0].GetMessage()))
 	}
 	namespaces := []string{""}
 	for _, namespace := range known {
@@ -98,8 +107,32 @@ func (s *Server) readableNamespaces(ctx context.Context, session *Session) ([]st
 	return namespaces, nil
 }
 
+// askable are those of some namespaces that are asked about: each costs some twenty questions, so a hub does not ask about any name that somebody
+// makes up. A command line asks with its user's own rights.
+func (s *Server) askable(ctx context.Context, namespaces []string) (func(namespace string) bool, error) {
+	if _, own := s.Backend.(Live); own {
+		return func(string) bool { return true }, nil
+	}
+	fleet, _, err := s.Backend.Fleet(ctx)
+	if err != nil {
+		return nil, problem(err)
+	}
+	known, asked := sets.New(fleet.Namespaces()...), sets.New[string]()
+	strange := 0
+	for _, namespace := range namespaces {
+		if !known.Has(namespace) && !asked.Has(namespace) {
+			strange++
+			if strange > maxStrangeNamespaces {
+				continue
+			}
+		}
+		asked.Insert(namespace)
+	}
+	return asked.Has, nil
+}
+
 // rightsIn are the rights in some namespaces, in their order. Who may do something everywhere is not asked about it again.
-func rightsIn(ctx context.Context, rights Rights, namespaces []string) ([]*pb.NamespaceRights, error) {
+func rightsIn(ctx context.Context, rights Rights, namespaces []string, asked func(string) bool) ([]*pb.NamespaceRights, error) {
 	everywhere, err := rightsOf(ctx, rights, "", &pb.NamespaceRights{})
 	if err != nil {
 		return nil, err
@@ -110,6 +143,11 @@ func rightsIn(ctx context.Context, rights Rights, namespaces []string) ([]*pb.Na
 	for i, namespace := range namespaces {
 		if namespace == "" {
 			answers[i] = everywhere
+			continue
+		}
+		if !asked(namespace) {
+			answers[i] = proto.CloneOf(everywhere)
+			answers[i].Namespace = namespace
 			continue
 		}
 		group.Go(func() (err error) {

@@ -112,7 +112,10 @@ func (r *reading) namespaces() []string {
 func (r *reading) look(ctx context.Context, audience ...string) (views, error) {
 	seen := views{}
 	for i, resource := range audience {
-		readable, failures := r.Rights.Readable(ctx, resource, r.namespaces())
+		readable, failures := r.readable(ctx, resource, i == 0)
+		if err := context.Cause(ctx); err != nil { // Nobody hears of what could not be found out in time, but that the time is over.
+			return nil, problem(err)
+		}
 		r.failures = slices.Concat(r.failures, failures)
 		for _, namespace := range r.namespaces() {
 			if readable[namespace] {
@@ -124,6 +127,14 @@ func (r *reading) look(ctx context.Context, audience ...string) (views, error) {
 	}
 	r.mark = seen.fingerprint()
 	return seen, nil
+}
+
+// readable says where the caller may list a resource. It may have to be everywhere that they named.
+func (r *reading) readable(ctx context.Context, resource string, needed bool) (map[string]bool, []*pb.Failure) {
+	if len(r.named) > 0 {
+		return r.readableOf(ctx, resource, r.named, needed)
+	}
+	return r.Session.readable(ctx, resource, nil, r.namespaces())
 }
 
 func (r *reading) denied(resource, namespace string) error {

@@ -76,10 +76,10 @@ func (s *Server) GetCluster(ctx context.Context, request *connect.Request[pb.Get
 		return nil, r.missing("cluster", key, "ichor cluster list")
 	}
 	response := &pb.GetClusterResponse{Cluster: cluster}
-	if readable, _ := r.Rights.Readable(ctx, operationsResource, r.named); !readable[key.Namespace] {
+	if readable, _ := r.readable(ctx, operationsResource, false); !readable[key.Namespace] {
 		response.Cluster = withoutOperations(cluster)
 	}
-	if readable, _ := r.Rights.Readable(ctx, machinesResource, r.named); readable[key.Namespace] {
+	if readable, _ := r.readable(ctx, machinesResource, false); readable[key.Namespace] {
 		response.Machines = r.fleet.MachinesOf(key)
 	}
 	return connect.NewResponse(response), nil

@@ -275,7 +275,10 @@ func (w *watch) concerned(more []string) []string {
 func (w *watch) ask(ctx context.Context, namespaces []string) (now views, certain bool, err error) {
 	now, certain = make(views, len(namespaces)), true
 	for i, resource := range w.audience {
-		readable, failures := w.Rights.Readable(ctx, resource, namespaces)
+		readable, failures := w.Session.readable(ctx, resource, w.named, namespaces)
+		if err := context.Cause(ctx); err != nil {
+			return nil, false, problem(err)
+		}
 		unknown := map[string]bool{}
 		for _, failure := range failures {
 			unknown[failure.GetScope().GetNamespace()] = true

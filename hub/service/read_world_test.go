@@ -89,6 +89,15 @@ func (r *testRights) lose(what ...string) {
 func (r *testRights) May(_ context.Context, what authorizationv1.ResourceAttributes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if what.Verb == "list" {
+		r.asked++
+		switch place := what.Resource + " " + what.Namespace; {
+		case slices.Contains(r.unknown, place):
+			return connect.NewError(connect.CodeUnavailable, errors.New("nobody knows"))
+		case slices.Contains(r.denied, place):
+			return connect.NewError(connect.CodePermissionDenied, errors.New("denied"))
+		}
+	}
 	if slices.Contains(r.denied, fmt.Sprintf("%s %s/%s", what.Resource, what.Namespace, what.Name)) {
 		return connect.NewError(connect.CodePermissionDenied, errors.New("denied"))
 	}
