@@ -142,10 +142,10 @@ func (r *reviewer) readable(of *account, resource string) *readable {
 
 // inTurn runs one look in the background for a caller at a time, and for few callers.
 func (r *reviewer) inTurn(of *account, look func()) {
-	for _, turn := range []chan struct{}{of.aside, r.asides} {
-		turn <- struct{}{}
-		defer func() { <-turn }()
-	}
+	of.aside <- struct{}{}
+	defer func() { <-of.aside }()
+	r.asides <- struct{}{}
+	defer func() { <-r.asides }()
 	look()
 }
 

@@ -3,6 +3,7 @@
 package manager
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"ichor.maesh.dev/hub/controllers/observe"
+	"ichor.maesh.dev/hub/hub/audit"
+	"ichor.maesh.dev/hub/hub/fleet"
 )
 
 func TestProbesHaveADefault(t *testing.T) {
@@ -37,4 +40,23 @@ func TestCacheKeepsWhatBelongsToClusters(t *testing.T) {
 		}
 	}
 	g.Expect(seen).To(Equal(2))
+}
+
+// A replica is ready when it has read the fleet and the audit: it would answer neither before.
+func TestReadinessWaitsForAllThatIsRead(t *testing.T) {
+	g := NewWithT(t)
+	b := &hubBackend{fleet: fleet.New(), audit: audit.NewLog()}
+	failing := func() (names []string) {
+		for _, check := range b.checks(func(context.Context) error { return nil }) {
+			if check.Holds(t.Context()) != nil {
+				names = append(names, check.Name)
+			}
+		}
+		return names
+	}
+	g.Expect(failing()).To(Equal([]string{"fleet", "audit"}))
+	b.fleet.MarkSynced()
+	g.Expect(failing()).To(Equal([]string{"audit"}))
+	b.audit.MarkSynced()
+	g.Expect(failing()).To(BeEmpty())
 }

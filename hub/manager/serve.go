@@ -127,7 +127,7 @@ func setUpServing(mgr ctrl.Manager, config *rest.Config, o *Serving) (*server.Se
 		Guard:        ways.Guard,
 		Auth:         ways.Handler(),
 		UI:           o.UI,
-		Ready:        []server.Check{{Name: "fleet", Holds: synced(backend.fleet)}, {Name: "audit", Holds: synced(backend.audit)}, {Name: "management-api", Holds: reachable}},
+		Ready:        backend.checks(reachable),
 		Log:          log,
 	})
 }
@@ -148,6 +148,11 @@ func setUpBackend(mgr ctrl.Manager, config *rest.Config) (*hubBackend, error) {
 		return nil, fmt.Errorf("adding what feeds the audit: %w", err)
 	}
 	return b, nil
+}
+
+// checks are what must hold before anybody should be sent to this replica.
+func (b *hubBackend) checks(reachable func(context.Context) error) []server.Check {
+	return []server.Check{{Name: "fleet", Holds: synced(b.fleet)}, {Name: "audit", Holds: synced(b.audit)}, {Name: "management-api", Holds: reachable}}
 }
 
 // synced is a check that what is read in the background has been read once.
