@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"connectrpc.com/connect"
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,11 +34,16 @@ type reviews struct {
 	asked   map[string]int // Namespaces.
 	under   int
 	most    int // How many were under way at once.
+	hangs   bool
 }
 
-func (r *reviews) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+func (r *reviews) Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
 	r.begin(review.Spec.ResourceAttributes.Namespace)
 	time.Sleep(takes) //nolint:forbidigo // The clock is the bubble's.
+	if r.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.under--
@@ -268,5 +274,23 @@ func TestQuestionsOfOneCallerAreInTurn(t *testing.T) {
 		asking.Wait()
 		g.Expect(api.count()).To(Equal(501))
 		g.Expect(api.most).To(BeNumerically("<=", atOnce+1))
+	})
+}
+
+// Who asks more than is answered hears that it is their own doing.
+func TestQuestionsThatAreNotAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		api := &reviews{asked: map[string]int{}, hangs: true}
+		r := rights{reviewer: newReviewer(api, clock.RealClock{}), caller: auth.Caller{Name: "mallory"}}
+		codes := make(chan connect.Code, 2*atOnce)
+		for _, namespace := range fleetOf(cap(codes)) {
+			go func() { codes <- connect.CodeOf(r.May(t.Context(), listing("talosoperations", namespace))) }()
+		}
+		count := map[connect.Code]int{}
+		for range cap(codes) {
+			count[<-codes]++
+		}
+		g.Expect(count).To(Equal(map[connect.Code]int{connect.CodeDeadlineExceeded: atOnce, connect.CodeResourceExhausted: atOnce}))
 	})
 }

@@ -114,7 +114,7 @@ func (r *reviewer) review(ctx context.Context, of *account, what authorizationv1
 	case of.slots <- struct{}{}:
 		defer func() { <-of.slots }()
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return false, errBusy
 	}
 	spec := of.spec
 	spec.ResourceAttributes = &what
@@ -213,9 +213,14 @@ func failures(resource string, err error) []*pb.Failure {
 	}}
 }
 
+// errBusy is why a question was not even asked.
+var errBusy = fmt.Errorf("%d other questions about what you may do are under way: ask again in a moment", atOnce)
+
 // codeOf is the code of a question that was not answered.
 func codeOf(err error) connect.Code {
 	switch {
+	case errors.Is(err, errBusy):
+		return connect.CodeResourceExhausted
 	case errors.Is(err, context.Canceled):
 		return connect.CodeCanceled
 	case errors.Is(err, context.DeadlineExceeded):
