@@ -218,7 +218,7 @@ func (w *rightsWorld) measureWarm(ctx context.Context) {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		for stream.Receive() { //nolint:revive // It only has to be read.
+		for stream.Receive() { // It only has to be read.
 		}
 	}()
 	w.list(ctx, "lister")
