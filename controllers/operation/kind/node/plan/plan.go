@@ -38,7 +38,9 @@ func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 		Stages: []plan.Stage{{Name: RebootStage, Machines: []string{facts.Spec.Node.Machine}, Batch: plan.Batch{Tiered: true}, Disruptive: true}},
 	}
 	machine := find(facts)
-	if r := refusal(facts, machine); r != nil {
+	if r := refusal(facts, machine); r != nil && r.Gate == v1alpha1.ActionKnownGate {
+		return plan.Plan{Target: facts.Target}, []plan.Refusal{*r} // Nobody knows what it would do.
+	} else if r != nil {
 		return p, []plan.Refusal{*r}
 	}
 	if machine.Spec.Role == v1alpha1.ControlPlaneRole && plan.ControlPlanes(facts.Approved()) == 1 {
