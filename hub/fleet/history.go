@@ -12,8 +12,9 @@ import (
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
 
-// kept is how many changes are kept. They are references to messages, and what is old among them is held by nothing else, so it bounds memory.
-const kept = 8192
+// kept is how many changes are kept: a site of some thousand machines that comes back at once is no reason to send everything to everybody.
+// They are references to messages, and what is old among them is held by nothing else, so it bounds memory.
+const kept = 32_768
 
 // Change is one change of one message: what it was, and what it is. Nothing is nil; one pair is set.
 type Change struct {

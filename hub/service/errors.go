@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -39,7 +40,18 @@ func (e *InvalidError) Error() string {
 	if e.Value == "" {
 		return fmt.Sprintf("%s is missing: %s", e.Field, e.Allowed)
 	}
-	return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Allowed)
+	return fmt.Sprintf("%s %s: %s", e.Field, clip(e.Value), e.Allowed)
+}
+
+// mostEchoed is how much of a value that somebody sent is sent back.
+const mostEchoed = 80
+
+// clip quotes a value, of which the end is left out if it is long.
+func clip(value string) string {
+	if len(value) <= mostEchoed {
+		return strconv.Quote(value)
+	}
+	return strconv.Quote(strings.ToValidUTF8(value[:mostEchoed], "")) + "…"
 }
 
 // RefusedError means that nothing was done since something speaks against it. Nothing was written.

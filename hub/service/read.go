@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/fleet"
@@ -55,6 +57,9 @@ type reading struct {
 
 	// mark is the fingerprint of what the caller may read, once that was asked.
 	mark string
+
+	// query is the fingerprint of what was asked for.
+	query string
 }
 
 // token is where a watch goes on from a revision. It is of no use to one that sees something else; empty if nothing goes on.
@@ -63,8 +68,11 @@ func (r *reading) token(revision uint64) string {
 	if token == "" {
 		return ""
 	}
-	return token + ":" + r.mark
+	return token + ":" + r.sight()
 }
+
+// sight tells what a watch sees from what another one does: what its caller may read, and what was asked for.
+func (r *reading) sight() string { return r.mark + "-" + r.query }
 
 // read begins a call that reads.
 func (s *Server) read(ctx context.Context, named []string) (*reading, error) {
@@ -195,6 +203,9 @@ func (s *Server) key(field string, ref *pb.Reference) (types.NamespacedName, err
 	if ref.GetName() == "" {
 		return types.NamespacedName{}, invalidField(field+".name", "", "the name of an object")
 	}
+	if problems := validation.IsDNS1123Subdomain(strings.ToLower(ref.GetName())); len(problems) > 0 { // Nodes may have upper case.
+		return types.NamespacedName{}, invalidField(field+".name", ref.GetName(), "lower-case letters, digits, dashes and dots, a letter or a digit first and last")
+	}
 	return types.NamespacedName{Namespace: ref.GetNamespace(), Name: ref.GetName()}, nil
 }
 
@@ -206,26 +217,54 @@ func (s *Server) checkReference(field string, ref *pb.Reference) error {
 	case ref.GetNamespace() == "":
 		return invalidField(field+".namespace", "", "the namespace of the object")
 	}
+	return checkNamespace(field+".namespace", ref.GetNamespace())
+}
+
+// mostNames is how many names a list in a request may have: each of them costs something, for each object that is looked through.
+const mostNames = 1000
+
+func checkLength(field string, length int) error {
+	if length > mostNames {
+		return invalidField(field, fmt.Sprintf("%d names", length), fmt.Sprintf("at most %d", mostNames))
+	}
+	return nil
+}
+
+// checkNamespace refuses what no namespace is named.
+func checkNamespace(field, namespace string) error {
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return invalidField(field, namespace, "1 to 63 lower-case letters, digits and dashes, no dash first or last")
+	}
 	return nil
 }
 
 // named are the namespaces that a request asks for by name: those that it lists, or else those of the objects that it names.
 func (s *Server) named(field string, namespaces []string, references map[string][]*pb.Reference) ([]string, error) {
+	if err := checkLength(field, len(namespaces)); err != nil {
+		return nil, err
+	}
 	asked := map[string]bool{}
 	for _, namespace := range namespaces {
 		if namespace == "" {
 			return nil, invalidField(field, "", "the name of a namespace")
 		}
+		if err := checkNamespace(field, namespace); err != nil {
+			return nil, err
+		}
 		asked[namespace] = true
 	}
 	for _, field := range slices.Sorted(maps.Keys(references)) {
+		if err := checkLength(field, len(references[field])); err != nil {
+			return nil, err
+		}
 		for i, ref := range references[field] {
 			if err := s.checkReference(fmt.Sprintf("%s[%d]", field, i), ref); err != nil {
 				return nil, err
 			}
-			if len(namespaces) == 0 {
-				asked[ref.GetNamespace()] = true
+			if len(namespaces) > 0 && !asked[ref.GetNamespace()] {
+				return nil, invalidField(fmt.Sprintf("%s[%d].namespace", field, i), ref.GetNamespace(), "one of the namespaces that the filter names")
 			}
+			asked[ref.GetNamespace()] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(asked)), nil

@@ -54,7 +54,11 @@ func (s *Server) filterClusters(ctx context.Context, filter *pb.ClusterFilter, b
 		return nil, nil, err
 	}
 	r, err := begin(ctx, named)
-	return selected, r, err
+	if err != nil {
+		return nil, nil, err
+	}
+	r.query = fingerprint([]proto.Message{filter})
+	return selected, r, nil
 }
 
 // GetCluster reads one cluster, and its machines where the caller may read them.
@@ -76,11 +80,15 @@ func (s *Server) GetCluster(ctx context.Context, request *connect.Request[pb.Get
 		return nil, r.missing("cluster", key, "ichor cluster list")
 	}
 	response := &pb.GetClusterResponse{Cluster: cluster}
-	if readable, _ := r.readable(ctx, operationsResource, false); !readable[key.Namespace] {
+	operations, _ := r.readable(ctx, operationsResource, false)
+	if !operations[key.Namespace] {
 		response.Cluster = withoutOperations(cluster)
 	}
 	if readable, _ := r.readable(ctx, machinesResource, false); readable[key.Namespace] {
 		response.Machines = r.fleet.MachinesOf(key)
+	}
+	for i := 0; i < len(response.Machines) && !operations[key.Namespace]; i++ {
+		response.Machines[i] = withoutWork(response.Machines[i])
 	}
 	return connect.NewResponse(response), nil
 }
@@ -103,6 +111,24 @@ func withoutOperations(cluster *pb.Cluster) *pb.Cluster {
 	if slices.ContainsFunc(cluster.GetOperations(), func(op *pb.OperationSummary) bool { return op.GetAttention() == cluster.GetAttention() }) {
 		rest.Attention, rest.AttentionReason = pb.Attention_ATTENTION_UNSPECIFIED, "" // It may be an operation's.
 	}
+	return rest
+}
+
+// machine is a machine as a caller sees it who asked for clusters or machines, and operations second.
+func (v views) machine(machine *pb.Machine) *pb.Machine {
+	if machine == nil || v.sees(machine.GetRef().GetNamespace(), 1) {
+		return machine
+	}
+	return withoutWork(machine)
+}
+
+// withoutWork is a machine for somebody who may not read operations.
+func withoutWork(machine *pb.Machine) *pb.Machine {
+	if machine.GetOperation() == nil {
+		return machine
+	}
+	rest := proto.CloneOf(machine)
+	rest.Operation, rest.Step, rest.Attention = nil, "", pb.Attention_ATTENTION_UNSPECIFIED
 	return rest
 }
 
@@ -131,11 +157,14 @@ func (s *Server) ListMachines(ctx context.Context, request *connect.Request[pb.L
 	if err != nil {
 		return nil, err
 	}
-	seen, err := r.look(ctx, machinesResource)
+	seen, err := r.look(ctx, machinesResource, operationsResource)
 	if err != nil {
 		return nil, err
 	}
 	all, _ := r.fleet.Machines()
+	for i, machine := range all {
+		all[i] = seen.machine(machine)
+	}
 	all = those(all, seen, selected)
 	part, next := cut(all, by, page)
 	return connect.NewResponse(&pb.ListMachinesResponse{Machines: part, NextPageToken: next, TotalSize: size(all), Failures: r.failures}), nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,7 +61,11 @@ func (s *Server) filterOperations(ctx context.Context, filter *pb.OperationFilte
 		return nil, nil, err
 	}
 	r, err := begin(ctx, named)
-	return selected, r, err
+	if err != nil {
+		return nil, nil, err
+	}
+	r.query = fingerprint([]proto.Message{filter})
+	return selected, r, nil
 }
 
 // GetOperation reads one operation, and what was recorded about it.

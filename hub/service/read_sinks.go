@@ -59,18 +59,6 @@ func (s *operationSink) all(w *watch, in func(string) bool, token string) (uint6
 	return revision, nil
 }
 
-func (s *operationSink) drop(w *watch, namespace, token string) error {
-	all, _ := w.fleet.Operations()
-	for _, op := range inOrder(all) {
-		if op.GetRef().GetNamespace() == namespace && s.selected.selects(op) {
-			if err := s.removed(w, op.GetRef(), token); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 func (s *operationSink) change(w *watch, change *fleet.Change, _, after string) error {
 	switch {
 	case change.Operation != nil && s.selected.selects(change.Operation):
@@ -127,6 +115,7 @@ func (s *Server) watchClusters(ctx context.Context, request *pb.WatchClustersReq
 	}
 	audience := []string{clustersResource, operationsResource}
 	if request.GetMachines() {
+		r.query += "-machines"
 		audience = append(audience, machinesResource)
 	}
 	return s.watch(ctx, r, request.GetResumeToken(), &clusterSink{selected: selected, machines: request.GetMachines(), send: send}, audience...)
@@ -158,7 +147,7 @@ func (s *clusterSink) entered(w *watch, cluster *pb.Cluster, before, after strin
 	responses := []*pb.WatchClustersResponse{{Event: &pb.WatchClustersResponse_Changed{Changed: cluster}}}
 	if s.sendsMachines(w, cluster.GetRef().GetNamespace()) {
 		for _, machine := range w.fleet.MachinesOf(keyOfReference(cluster.GetRef())) {
-			responses = append(responses, &pb.WatchClustersResponse{Event: &pb.WatchClustersResponse_MachineChanged{MachineChanged: machine}})
+			responses = append(responses, &pb.WatchClustersResponse{Event: &pb.WatchClustersResponse_MachineChanged{MachineChanged: w.views.machine(machine)}})
 		}
 	}
 	for i, response := range responses {
@@ -177,18 +166,6 @@ func (s *clusterSink) sendsMachines(w *watch, namespace string) bool {
 	return s.machines && w.views.sees(namespace, 2)
 }
 
-func (s *clusterSink) drop(w *watch, namespace, token string) error {
-	all, _ := w.fleet.Clusters()
-	for _, cluster := range inOrder(all) {
-		if cluster.GetRef().GetNamespace() == namespace { // Which of them were selected depends on what was seen of them.
-			if err := s.removed(w, cluster.GetRef(), token); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 func (s *clusterSink) change(w *watch, change *fleet.Change, before, after string) error {
 	clusterBefore, cluster, of := w.views.cluster(change.ClusterBefore), w.views.cluster(change.Cluster), w.views.cluster(change.Of)
 	was := clusterBefore != nil && s.selected.selects(clusterBefore)
@@ -203,7 +180,7 @@ func (s *clusterSink) change(w *watch, change *fleet.Change, before, after strin
 	case of == nil, !s.sendsMachines(w, change.Key.Namespace), !s.selected.selects(of):
 		return nil
 	case change.Machine != nil:
-		return s.say(w, &pb.WatchClustersResponse{Event: &pb.WatchClustersResponse_MachineChanged{MachineChanged: change.Machine}, ResumeToken: after})
+		return s.say(w, &pb.WatchClustersResponse{Event: &pb.WatchClustersResponse_MachineChanged{MachineChanged: w.views.machine(change.Machine)}, ResumeToken: after})
 	}
 	return s.say(w, &pb.WatchClustersResponse{Event: &pb.WatchClustersResponse_MachineRemoved{MachineRemoved: change.MachineBefore.GetRef()}, ResumeToken: after})
 }

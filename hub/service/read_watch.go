@@ -79,9 +79,6 @@ type sink interface {
 	// all sends everything in some namespaces, as it is at a revision. token is where to go on until all of it was sent.
 	all(w *watch, in func(namespace string) bool, token string) (revision uint64, err error)
 
-	// drop sends that everything in a namespace is gone.
-	drop(w *watch, namespace, token string) error
-
 	// change sends a change. after is where to go on once all of it was sent, before is where to go on until then.
 	change(w *watch, change *fleet.Change, before, after string) error
 
@@ -124,10 +121,10 @@ func (w *watch) begin(token string) error {
 	return w.send()
 }
 
-// resume is the revision of a token. It is none if the caller sees something else by now.
+// resume is the revision of a token. It is none if the caller sees something else by now, or asked for something else then.
 func (w *watch) resume(token string) (revision uint64, ok bool) {
 	i := strings.LastIndex(token, ":")
-	if i < 0 || token[i+1:] != w.mark {
+	if i < 0 || token[i+1:] != w.sight() {
 		return 0, false
 	}
 	return w.fleet.Revision(token[:i])
@@ -299,7 +296,8 @@ func (w *watch) ask(ctx context.Context, namespaces []string) (now views, certai
 	return now, certain, nil
 }
 
-// adjust drops what the caller does not see any more, and sends what they see from now on. Until that is done, token is where to go on.
+// adjust sends what the caller sees from now on; if they see less than before, or otherwise, it begins anew. Until that is done, token is
+// where to go on.
 func (w *watch) adjust(before views, token string) error {
 	var changed []string
 	for namespace, view := range w.views {
@@ -307,16 +305,11 @@ func (w *watch) adjust(before views, token string) error {
 			changed = append(changed, namespace)
 		}
 	}
-	slices.Sort(changed)
-	for _, namespace := range changed {
-		if before.sees(namespace, 0) {
-			if err := w.sink.drop(w, namespace, token); err != nil {
-				return err
-			}
-		}
-	}
-	if len(changed) == 0 {
+	switch {
+	case len(changed) == 0:
 		return nil
+	case slices.ContainsFunc(changed, func(namespace string) bool { return before.sees(namespace, 0) }):
+		return w.restart() // What was deleted there since nobody can be told.
 	}
 	_, err := w.sink.all(w, func(namespace string) bool { return slices.Contains(changed, namespace) }, token)
 	return err

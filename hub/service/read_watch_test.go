@@ -35,6 +35,9 @@ type response interface {
 	comparable
 }
 
+// tooMany are more changes than are kept.
+const tooMany = 33_000
+
 // pace is how many responses are on their way before a send waits.
 const pace = 10000
 
@@ -260,7 +263,7 @@ func TestResetOfWhatIsTooOldOrAnothers(t *testing.T) {
 		o := w.watchAll(&pb.WatchOperationsRequest{}, pace)
 		o.expect("up, boot, synced")
 		o.stop()
-		for i := range 9000 {
+		for i := range tooMany {
 			w.fleet.Apply(opOf("a", "up", "c1", stands("StepFailed", fmt.Sprint(i))))
 		}
 		w.fleet.Delete(opOf("b", "boot", "c2"))
@@ -280,7 +283,7 @@ func TestSlowWatcher(t *testing.T) {
 		fast.expect("up, boot, synced")
 		w.g.Expect(said(<-slow.responses)).To(Equal("up"))
 		w.g.Expect(said(<-slow.responses)).To(Equal("boot"))
-		for i := range 9000 {
+		for i := range tooMany {
 			w.fleet.Apply(opOf("a", "up", "c1", stands("StepFailed", fmt.Sprint(i))))
 			if i%100 == 0 {
 				fast.heard()
@@ -341,7 +344,7 @@ func TestRightsOfAWatch(t *testing.T) {
 
 		w.rights.deny("talosoperations a") // A right is taken away.
 		pass(defaultRights)
-		o.expect("no up")
+		o.expect("reset, boot, synced")
 		w.fleet.Apply(opOf("a", "up", "c1", stands("StepFailed", "why")), opOf("a", "new", "c1"))
 		o.expect("")
 		o.stop()
@@ -349,6 +352,64 @@ func TestRightsOfAWatch(t *testing.T) {
 		again := w.watchAll(&pb.WatchOperationsRequest{ResumeToken: token}, pace)
 		again.expect("reset, boot, synced")
 	})
+}
+
+// What is deleted, or leaves the filter, before a lost right is found out is gone as well: the rest is sent anew.
+func TestDeletedBeforeARightIsLost(t *testing.T) {
+	inBubble(t, two(), func(w *fleetWorld) {
+		slow := w.watchAll(&pb.WatchOperationsRequest{}, 0)
+		for _, want := range []string{"up", "boot"} {
+			w.g.Expect(said(<-slow.responses)).To(Equal(want))
+		}
+		w.rights.deny("talosoperations a")
+		w.fleet.Delete(opOf("a", "up", "c1"))
+		pass(defaultRights)
+		w.g.Expect(said(<-slow.responses)).To(Equal("synced"))
+		w.g.Expect(said(<-slow.responses)).To(BeElementOf("no up", "reset"), "somebody who saw it is told in either way")
+	})
+}
+
+// A token is of use to who asks for the same again: what another filter left out would never come.
+func TestResetOfAnotherFilter(t *testing.T) {
+	inBubble(t, two(), func(w *fleetWorld) {
+		nothing := &pb.OperationFilter{Text: "doesnotexist"}
+		list, err := w.ListOperations(t.Context(), connect.NewRequest(&pb.ListOperationsRequest{Filter: nothing}))
+		w.g.Expect(err).NotTo(HaveOccurred())
+		w.watchAll(&pb.WatchOperationsRequest{Filter: nothing, ResumeToken: list.Msg.GetResumeToken()}, pace).expect("synced")
+		w.watchAll(&pb.WatchOperationsRequest{ResumeToken: list.Msg.GetResumeToken()}, pace).expect("reset, up, boot, synced")
+	})
+}
+
+func TestResetOfAWatchWithMachines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFleetWorld(t, clusterOf("a", "c1"), machineOf("a", "c1-w-1", "c1", v1alpha1.WorkerRole))
+		without := w.watchFleet(&pb.WatchClustersRequest{})
+		without.expect("c1, synced")
+		w.watchFleet(&pb.WatchClustersRequest{ResumeToken: without.token}).expect("synced")
+		w.watchFleet(&pb.WatchClustersRequest{Machines: true, ResumeToken: without.token}).expect("reset, c1, c1-w-1, synced")
+		urgent := &pb.ClusterFilter{MinAttention: pb.Attention_ATTENTION_SOON}
+		w.watchFleet(&pb.WatchClustersRequest{Filter: urgent, ResumeToken: without.token}).expect("reset, synced")
+	})
+}
+
+// A site of many machines that comes back at once is no reason to send everything anew.
+func TestManyChangesAreNoReset(t *testing.T) {
+	inBubble(t, two(), func(w *fleetWorld) {
+		o := w.watchAll(&pb.WatchOperationsRequest{Filter: &pb.OperationFilter{Namespaces: []string{"b"}}}, pace)
+		o.expect("boot, synced")
+		o.stop()
+		for i := range 20_000 {
+			w.fleet.Apply(opOf("a", "up", "c1", stands("StepFailed", fmt.Sprint(i))))
+		}
+		w.watchAll(&pb.WatchOperationsRequest{Filter: &pb.OperationFilter{Namespaces: []string{"b"}}, ResumeToken: o.token}, pace).expect("synced")
+	})
+}
+
+// working makes an operation work on a machine.
+func working(machine string) func(*v1alpha1.TalosOperation) {
+	return func(op *v1alpha1.TalosOperation) {
+		op.Status.Machines = []v1alpha1.UnitStatus{{Name: machine, Phase: v1alpha1.UnitInProgress, Step: "Draining"}}
+	}
 }
 
 // The first object of a namespace is not sent before somebody has asked who may see it.
@@ -506,7 +567,7 @@ func TestWatchClustersWithMachines(t *testing.T) {
 		all.heard()
 		w.rights.deny("talosmachines a")
 		pass(defaultRights)
-		all.expect("no c1, no c2, c1, c2")
+		all.expect("reset, c1, c2, c3, c3-w-2, synced")
 		w.fleet.Apply(machineOf("a", "c1-w-2", "c1", v1alpha1.WorkerRole))
 		all.expect("c1")
 		w.fleet.Delete(clusterOf("a", "c1"))
@@ -528,11 +589,34 @@ func TestWatchClustersWithoutOperations(t *testing.T) {
 		w.g.Expect((<-all.responses).GetChanged().GetOperations()).To(BeEmpty())
 		w.rights.deny()
 		pass(defaultRights)
-		urgent.expect("no c1, c1")
-		all.expect("no c1, c1")
+		urgent.expect("reset, c1, synced")
+		all.expect("reset, c1, synced")
 		w.rights.deny("talosoperations a")
 		pass(defaultRights)
-		urgent.expect("no c1")
+		urgent.expect("reset, synced")
+	})
+}
+
+// Who may not read operations does not read of them in machines either.
+func TestWatchMachinesWithoutOperations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFleetWorld(t, clusterOf("a", "c1"), machineOf("a", "c1-w-1", "c1", v1alpha1.WorkerRole), opOf("a", "up", "c1", working("c1-w-1")))
+		machineOfNext := func(o *watcher[*pb.WatchClustersResponse]) *pb.Machine {
+			for {
+				if machine := (<-o.responses).GetMachineChanged(); machine != nil {
+					return machine
+				}
+			}
+		}
+		w.g.Expect(machineOfNext(w.watchFleet(&pb.WatchClustersRequest{Machines: true})).GetStep()).To(Equal("Draining"))
+		w.rights.deny("talosoperations a")
+		o := w.watchFleet(&pb.WatchClustersRequest{Machines: true})
+		for range 2 { // At the beginning, and when it changes.
+			machine := machineOfNext(o)
+			w.g.Expect(machine.GetOperation()).To(BeNil())
+			w.g.Expect(machine.GetStep()).To(BeEmpty())
+			w.fleet.Apply(machineOf("a", "c1-w-1", "c1", v1alpha1.WorkerRole, func(m *v1alpha1.TalosMachine) { m.Status.TalosVersion = "v1.14.1" }))
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ package table
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -90,6 +91,24 @@ func some(more ...client.Object) []client.Object {
 	return append(more, stands(failed("c1-talos-x"), v1alpha1.StepFailedReason, "machine c1-w-1: it broke; then: ichor operation resume c1-talos-x"), completed("c1-talos-a"))
 }
 
+// works is an operation that works on machine c1-w-1, and failed there.
+func works() *v1alpha1.TalosOperation {
+	return changed(Operation("c1-talos-w", Cluster), func(op *v1alpha1.TalosOperation) {
+		op.Status.Phase = v1alpha1.OperationInProgress
+		op.Status.Machines = []v1alpha1.UnitStatus{{Name: "c1-w-1", Phase: v1alpha1.UnitInProgress, Step: "Draining", FailureTime: metav1.NewTime(now)}}
+	})
+}
+
+// idleMachines checks that nothing of an operation is said of machines.
+func idleMachines(g gomega.Gomega, machines []*pb.Machine) {
+	g.Expect(machines).NotTo(gomega.BeEmpty())
+	for _, machine := range machines {
+		g.Expect(machine.GetOperation()).To(gomega.BeNil())
+		g.Expect(machine.GetStep()).To(gomega.BeEmpty())
+		g.Expect(machine.GetAttention()).NotTo(gomega.Equal(pb.Attention_ATTENTION_FAILED))
+	}
+}
+
 // lists are requests for what there is.
 func lists() []Row {
 	page := func(size int32) func(context.Context, Clients) (proto.Message, error) {
@@ -128,9 +147,47 @@ func lists() []Row {
 		{Name: "list/clusters", Given: given(some()...), Call: listClusters(&pb.ListClustersRequest{Filter: &pb.ClusterFilter{Text: "V1.13"}}), Check: names("c1", 1)},
 		{Name: "list/clusters that nothing says", Call: listClusters(&pb.ListClustersRequest{Filter: &pb.ClusterFilter{Text: "v1.99"}}), Check: names("", 0)},
 		{Name: "list/machines", Call: listMachines(&pb.ListMachinesRequest{OrderBy: "role desc"}), Check: names("c1-w-1 c1-w-2 c1-cp-1 c1-cp-2 c1-cp-3", 5)},
+		{
+			Name: "list/machines that an operation works on", Given: given(works()), Call: listMachines(&pb.ListMachinesRequest{Text: "c1-w-1"}),
+			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
+				g.Expect(answer.(*pb.ListMachinesResponse).GetMachines()[0].GetStep()).To(gomega.Equal("Draining"))
+			},
+		},
+		{
+			Name: "list/machines without what nobody may see", Given: with(blind, works()), Call: listMachines(&pb.ListMachinesRequest{Text: "c1-w-1"}),
+			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
+				idleMachines(g, answer.(*pb.ListMachinesResponse).GetMachines())
+			},
+		},
 		{Name: "list/machines by their Nodes", Call: listMachines(&pb.ListMachinesRequest{Text: "W-2", Clusters: []*pb.Reference{ref(Cluster)}}), Check: names("c1-w-2", 1)},
 		invalid("list/machines of no namespace", "clusters[0].namespace is missing: the namespace of the object",
 			listMachines(&pb.ListMachinesRequest{Clusters: []*pb.Reference{{Name: Cluster}}})),
+	}
+}
+
+// bounds are requests that ask for too much, or for what no object is named.
+func bounds() []Row {
+	const (
+		nameRule      = "lower-case letters, digits, dashes and dots, a letter or a digit first and last"
+		namespaceRule = "1 to 63 lower-case letters, digits and dashes, no dash first or last"
+	)
+	elsewhere := &pb.Reference{Namespace: "other", Name: Cluster}
+	operations := func(filter *pb.OperationFilter) func(context.Context, Clients) (proto.Message, error) {
+		return listOperations(&pb.ListOperationsRequest{Filter: filter})
+	}
+	return []Row{
+		invalid("bounds/many namespaces", `filter.namespaces "1001 names": at most 1000`,
+			operations(&pb.OperationFilter{Namespaces: slices.Repeat([]string{Namespace}, 1001)})),
+		invalid("bounds/many names", `filter.names "1001 names": at most 1000`,
+			listClusters(&pb.ListClustersRequest{Filter: &pb.ClusterFilter{Names: slices.Repeat([]*pb.Reference{ref(Cluster)}, 1001)}})),
+		{Name: "bounds/as many as may be", Call: operations(&pb.OperationFilter{Namespaces: slices.Repeat([]string{Namespace}, 1000)}), Check: names("c2-talos-other", 1)},
+		invalid("bounds/a path", `ref.name "../secrets/x": `+nameRule, pause("../secrets/x", true)),
+		invalid("bounds/no path to read", `ref.name "../secrets/x": `+nameRule, getOperation(ref("../secrets/x"))),
+		invalid("bounds/no namespace", `ref.namespace "A_b": `+namespaceRule, getCluster(&pb.Reference{Namespace: "A_b", Name: Cluster})),
+		invalid("bounds/no namespace of a filter", `filter.namespaces "A_b": `+namespaceRule, operations(&pb.OperationFilter{Namespaces: []string{"A_b"}})),
+		invalid("bounds/a long value", `ref.name "`+strings.Repeat("X_", 40)+`"…: `+nameRule, getOperation(ref(strings.Repeat("X_", 1500)))),
+		invalid("bounds/a name outside of the namespaces", `filter.names[0].namespace "other": one of the namespaces that the filter names`,
+			operations(&pb.OperationFilter{Namespaces: []string{Namespace}, Names: []*pb.Reference{elsewhere}})),
 	}
 }
 
@@ -169,8 +226,9 @@ func gets() []Row {
 			},
 		},
 		{
-			Name: "get/cluster without what nobody may see", Given: with(blind, some()...), Call: getCluster(ref(Cluster)),
+			Name: "get/cluster without what nobody may see", Given: with(blind, some(works())...), Call: getCluster(ref(Cluster)),
 			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
+				idleMachines(g, answer.(*pb.GetClusterResponse).GetMachines())
 				g.Expect(answer.(*pb.GetClusterResponse).GetCluster().GetOperations()).To(gomega.BeEmpty())
 			},
 		},

@@ -192,7 +192,7 @@ func machines() []Row {
 		{Name: "hold/no more", Given: given(held.DeepCopy()), Call: hold("c1-w-1", false, ""), Writes: patch, Check: is(true, false, "")},
 		{Name: "hold/no more what is not", Call: hold("c1-w-1", false, ""), Check: is(false, false, "")},
 		invalid("hold/no more, with a note", `note "disk": goes with held only`, hold("c1-w-1", false, "disk")),
-		invalid("hold/a long note", `note "`+strings.Repeat("x", 257)+`": at most 256 bytes`, hold("c1-w-1", true, strings.Repeat("x", 257))),
+		invalid("hold/a long note", `note "`+strings.Repeat("x", 80)+`"…: at most 256 bytes`, hold("c1-w-1", true, strings.Repeat("x", 257))),
 		{
 			Name: "hold/nobody", Call: hold("c1-w-9", true, ""), Code: connect.CodeNotFound, Message: `there is no machine "c1-w-9"; list them with: ichor machine list`,
 		},
