@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"time"
 
 	"connectrpc.com/connect"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -25,6 +26,9 @@ import (
 
 const (
 	clusterLabel = clusterv1.ClusterNameLabel
+
+	// finishTime bounds what is still written once a call has written something, whether its caller waits or not.
+	finishTime = 30 * time.Second
 
 	// Verbs beside those of Kubernetes.
 	startVerb    = "start"
@@ -140,6 +144,9 @@ func (s *Service) begin(ctx context.Context, start *Start, options CreateOptions
 	case options.ValidateOnly:
 		return Created{Operation: dry, Wrote: wrote}, nil
 	}
+	// The spec is written: whoever waits for the answer may go, but the operation must come.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
+	defer cancel()
 	switch err := s.Client.Create(ctx, op); {
 	case err == nil:
 		return Created{Operation: op, Wrote: wrote}, nil
@@ -165,9 +172,9 @@ func partly(start *Start, wrote []string, err error) error {
 	}
 }
 
-// mayStart asks whether the user may start, or retry, what can take a cluster down, and bypass gates.
+// mayStart asks whether the user may start, or steer, what can take a cluster down, and bypass gates.
 func (s *Service) mayStart(ctx context.Context, namespace string, spec v1alpha1.TalosOperationSpec, overrides bool) error {
-	if verb := planners[spec.Kind].Traits(spec).StartVerb; verb != "" {
+	if verb := spec.StartSubresource(); verb != "" { // Of kinds of a newer hub, too.
 		if err := s.may(ctx, namespace, startVerb, verb); err != nil {
 			return err
 		}
@@ -185,6 +192,17 @@ func (s *Service) may(ctx context.Context, namespace, verb, subresource string) 
 	}
 	return s.Rights.May(ctx, authorizationv1.ResourceAttributes{
 		Namespace: namespace, Verb: verb, Group: v1alpha1.GroupVersion.Group, Resource: operationsResource, Subresource: subresource,
+	})
+}
+
+// mayWrite asks for a verb of Kubernetes on an object of the hub. It is asked first, so that nobody is told "nothing to change" who may change
+// nothing, and the audit says "done" of nobody who may not.
+func (s *Service) mayWrite(ctx context.Context, verb, resource string, object client.Object) error {
+	if s.Rights == nil {
+		return nil
+	}
+	return s.Rights.May(ctx, authorizationv1.ResourceAttributes{
+		Namespace: object.GetNamespace(), Name: object.GetName(), Verb: verb, Group: v1alpha1.GroupVersion.Group, Resource: resource,
 	})
 }
 

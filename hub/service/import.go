@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
@@ -226,13 +227,16 @@ func endpointOf(server string) (v1alpha1.APIEndpoint, error) {
 
 // write makes the Cluster first, since the others belong to it, and the TalosCluster last, since the hub starts with it.
 func (s *Service) write(ctx context.Context, in Import, read opened, endpoint v1alpha1.APIEndpoint) (*v1alpha1.TalosCluster, error) {
-	cluster, err := s.ensureCluster(ctx, in, endpoint)
+	talosCluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
+	steps := newSteps(in.Namespace, "Cluster "+in.Name, "Secret "+talosCluster.KubeconfigSecretName(),
+		"Secret "+talosCluster.TalosconfigSecretName(), "TalosCluster "+in.Name)
+	cluster, wrote, err := s.ensureCluster(ctx, in, endpoint)
 	if err != nil {
 		return nil, err
 	}
-	talosCluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
+	steps.done(wrote)
 	if err := client.IgnoreNotFound(s.Client.Get(ctx, client.ObjectKeyFromObject(talosCluster), talosCluster)); err != nil {
-		return nil, fmt.Errorf("reading TalosCluster %s/%s: %w", in.Namespace, in.Name, err)
+		return nil, steps.failed(fmt.Errorf("reading TalosCluster %s/%s: %w", in.Namespace, in.Name, err))
 	}
 	for _, secret := range []struct {
 		name, key string
@@ -243,7 +247,7 @@ func (s *Service) write(ctx context.Context, in Import, read opened, endpoint v1
 		{talosCluster.TalosconfigSecretName(), credentials.TalosconfigKey, corev1.SecretTypeOpaque, read.talos},
 	} {
 		object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: secret.name}}
-		_, err := controllerutil.CreateOrPatch(ctx, s.Client, object, func() error {
+		result, err := controllerutil.CreateOrPatch(ctx, s.Client, object, func() error {
 			if object.CreationTimestamp.IsZero() { // The type of a Secret that somebody else made stays, and cannot change.
 				object.Type = secret.kind
 			}
@@ -254,8 +258,9 @@ func (s *Service) write(ctx context.Context, in Import, read opened, endpoint v1
 			return s.belong(object, cluster)
 		})
 		if err != nil {
-			return nil, fmt.Errorf("writing Secret %s/%s: %w", in.Namespace, secret.name, err)
+			return nil, steps.failed(fmt.Errorf("writing Secret %s/%s: %w", in.Namespace, secret.name, err))
 		}
+		steps.done(result != controllerutil.OperationResultNone)
 	}
 	_, err = controllerutil.CreateOrPatch(ctx, s.Client, talosCluster, func() error {
 		if talosCluster.Annotations[v1alpha1.OwnerIDAnnotation] == "" {
@@ -270,9 +275,42 @@ func (s *Service) write(ctx context.Context, in Import, read opened, endpoint v1
 		return s.belong(talosCluster, cluster)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("writing TalosCluster %s/%s: %w", in.Namespace, in.Name, err)
+		return nil, steps.failed(fmt.Errorf("writing TalosCluster %s/%s: %w", in.Namespace, in.Name, err))
 	}
 	return talosCluster, nil
+}
+
+// steps are the objects that an import writes, in order, and how far it came.
+type steps struct {
+	namespace string
+	objects   []string
+
+	// finished is how many of them are as they shall be; wrote says that one of them was not before.
+	finished int
+	wrote    bool
+}
+
+func newSteps(namespace string, objects ...string) *steps {
+	return &steps{namespace: namespace, objects: objects}
+}
+
+// done is said after each object.
+func (s *steps) done(wrote bool) {
+	s.finished++
+	s.wrote = s.wrote || wrote
+}
+
+// failed says how far an import came that wrote anything.
+func (s *steps) failed(err error) error {
+	if !s.wrote {
+		return err
+	}
+	return &PartlyDoneError{
+		Done:    fmt.Sprintf("in namespace %s, these are written: %s", s.namespace, strings.Join(s.objects[:s.finished], ", ")),
+		Missing: "these are not: " + strings.Join(s.objects[s.finished:], ", "),
+		Finish:  "run the import again",
+		Cause:   err,
+	}
 }
 
 // access says how the Secrets are used: what was checked is what is used from now on.
@@ -291,30 +329,31 @@ func access(before *v1alpha1.AccessSpec, in Import, read opened) *v1alpha1.Acces
 	return &after
 }
 
-// ensureCluster makes the Cluster, or takes the one that an earlier import made. A Cluster of somebody else is left alone.
-func (s *Service) ensureCluster(ctx context.Context, in Import, endpoint v1alpha1.APIEndpoint) (*clusterv1.Cluster, error) {
-	cluster := &clusterv1.Cluster{}
-	err := s.Client.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: in.Name}, cluster)
+// ensureCluster makes the Cluster, or takes the one that an earlier import made, and says whether that wrote anything. A Cluster of somebody
+// else is left alone.
+func (s *Service) ensureCluster(ctx context.Context, in Import, endpoint v1alpha1.APIEndpoint) (cluster *clusterv1.Cluster, wrote bool, err error) {
+	cluster = &clusterv1.Cluster{}
+	err = s.Client.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: in.Name}, cluster)
 	switch {
 	case err == nil:
 		return s.takeCluster(ctx, cluster, in, endpoint)
 	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("reading Cluster %s/%s: %w", in.Namespace, in.Name, err)
+		return nil, false, fmt.Errorf("reading Cluster %s/%s: %w", in.Namespace, in.Name, err)
 	}
 	cluster.Namespace, cluster.Name = in.Namespace, in.Name
 	cluster.Spec.InfrastructureRef = infrastructure(in.Name)
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint.Host, Port: endpoint.Port}
 	in.label(cluster)
 	if err := s.Client.Create(ctx, cluster); err != nil {
-		return nil, fmt.Errorf("creating Cluster %s/%s: %w", in.Namespace, in.Name, err)
+		return nil, false, fmt.Errorf("creating Cluster %s/%s: %w", in.Namespace, in.Name, err)
 	}
-	return cluster, nil
+	return cluster, true, nil
 }
 
 // takeCluster takes the Cluster that an earlier import made, and brings its endpoint and labels up to date.
-func (s *Service) takeCluster(ctx context.Context, cluster *clusterv1.Cluster, in Import, endpoint v1alpha1.APIEndpoint) (*clusterv1.Cluster, error) {
+func (s *Service) takeCluster(ctx context.Context, cluster *clusterv1.Cluster, in Import, endpoint v1alpha1.APIEndpoint) (taken *clusterv1.Cluster, wrote bool, err error) {
 	if ref := cluster.Spec.InfrastructureRef; ref != infrastructure(cluster.Name) {
-		return nil, &ExistsError{
+		return nil, false, &ExistsError{
 			What: fmt.Sprintf("there is a Cluster %s/%s already, and its infrastructure is %q and not %q",
 				cluster.Namespace, cluster.Name, ref.APIGroup+" "+ref.Kind+" "+ref.Name, "ichor.maesh.dev TalosCluster "+cluster.Name),
 			Help: "choose another name, or give no files to manage it beside Cluster API's providers",
@@ -323,12 +362,12 @@ func (s *Service) takeCluster(ctx context.Context, cluster *clusterv1.Cluster, i
 	patched := cluster.DeepCopy()
 	patched.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint.Host, Port: endpoint.Port}
 	if labelled := in.label(patched); !labelled && patched.Spec.ControlPlaneEndpoint == cluster.Spec.ControlPlaneEndpoint {
-		return cluster, nil
+		return cluster, false, nil
 	}
 	if err := s.Client.Patch(ctx, patched, client.MergeFrom(cluster)); err != nil {
-		return nil, fmt.Errorf("changing Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
+		return nil, false, fmt.Errorf("changing Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
 	}
-	return patched, nil
+	return patched, true, nil
 }
 
 // infrastructure is how a Cluster names its TalosCluster.

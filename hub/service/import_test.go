@@ -212,21 +212,39 @@ func TestImportKeepsAccess(t *testing.T) {
 	}
 }
 
-// An import that was cut short is finished by the next one.
+// An import that was cut short says how far it came, and is finished by the next one.
 func TestImportFinishesWhatWasLeft(t *testing.T) {
-	w, in := newWorld(t), brought(t)
-	w.fail = func(write string) error {
-		if write == "create TalosCluster" {
-			return errors.New("no answer")
+	const begin = "in namespace default, these are written: Cluster c1"
+	for nth, row := range []struct{ done, missing, cause string }{
+		{cause: "creating Cluster default/c1: no answer"},
+		{begin, "these are not: Secret c1-kubeconfig, Secret c1-talosconfig, TalosCluster c1", "writing Secret default/c1-kubeconfig: no answer"},
+		{begin + ", Secret c1-kubeconfig", "these are not: Secret c1-talosconfig, TalosCluster c1", "writing Secret default/c1-talosconfig: no answer"},
+		{begin + ", Secret c1-kubeconfig, Secret c1-talosconfig", "these are not: TalosCluster c1", "writing TalosCluster default/c1: no answer"},
+	} {
+		w, in := newWorld(t), brought(t)
+		w.fail = func(string) error {
+			if len(w.writes) > nth {
+				return errors.New("no answer")
+			}
+			return nil
 		}
-		return nil
+		_, err := w.Import(w.ctx, in)
+		var partly *PartlyDoneError
+		if nth == 0 {
+			w.g.Expect(err).To(MatchError(row.cause))
+			w.g.Expect(errors.As(err, &partly)).To(BeFalse(), "nothing was written")
+		} else {
+			w.g.Expect(errors.As(err, &partly)).To(BeTrue(), "%v", err)
+			w.g.Expect(partly.Done).To(Equal(row.done))
+			w.g.Expect(partly.Missing).To(Equal(row.missing))
+			w.g.Expect(partly.Finish).To(Equal("run the import again"))
+			w.g.Expect(partly.Cause).To(MatchError(row.cause))
+		}
+		w.fail = func(string) error { return nil }
+		_, err = w.Import(w.ctx, in)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		w.get(&v1alpha1.TalosCluster{}, "c1")
 	}
-	_, err := w.Import(w.ctx, in)
-	w.g.Expect(err).To(MatchError("writing TalosCluster default/c1: no answer"))
-	w.fail = func(string) error { return nil }
-	_, err = w.Import(w.ctx, in)
-	w.g.Expect(err).NotTo(HaveOccurred())
-	w.get(&v1alpha1.TalosCluster{}, "c1")
 }
 
 var anyAuthority = regexp.MustCompile(`certificate-authority-data: .*`)

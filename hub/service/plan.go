@@ -74,7 +74,7 @@ func (s *Service) estimate(ctx context.Context, start *Start) time.Duration {
 		return took
 	}
 	list := &v1alpha1.TalosOperationList{}
-	if err := s.Client.List(ctx, list); err != nil {
+	if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // There may be many, and they are only looked at.
 		list.Items = start.operations // Who may read one namespace only has that.
 	}
 	return estimate(start.Spec, start.works(), list.Items)

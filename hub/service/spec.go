@@ -66,7 +66,7 @@ type change struct {
 }
 
 // fieldOwner is who owns a field.
-type fieldOwner struct{ field, manager, want string }
+type fieldOwner struct{ field, manager string }
 
 // changeOf compares what the spec of a TalosCluster asks for with what a start wants of it. Nothing else of the spec is written, and what
 // the hub applied before stays applied.
@@ -90,7 +90,7 @@ func changeOf(cluster *v1alpha1.TalosCluster, target v1alpha1.OperationTarget) c
 			case slices.Contains(freeManagers, entry.Manager):
 				c.takes = true
 			default:
-				c.owners = append(c.owners, fieldOwner{specField(field.path), entry.Manager, want})
+				c.owners = append(c.owners, fieldOwner{specField(field.path), entry.Manager})
 			}
 		}
 	}
@@ -146,8 +146,39 @@ func (o fieldOwner) refusal(start *Start) plan.Refusal {
 	return plan.Refusal{
 		Gate:    v1alpha1.SpecOwnedGate,
 		Message: fmt.Sprintf("%s of TalosCluster %s belongs to field manager %q", o.field, start.Facts.Cluster.Name, o.manager),
-		Help:    fmt.Sprintf("set it to %s in the way in which it was set before, and then start with: %s", o.want, start.Command()),
+		Help:    start.handOver(o.field),
 	}
+}
+
+// mostHelp is how long a help may be.
+const mostHelp = 256
+
+// handOver says how a start comes to a field that somebody else owns: it is set where it was set before, or in the name of the hub, whose it
+// is from then on.
+func (s *Start) handOver(field string) string {
+	for _, known := range specFields {
+		want := known.of(s.Plan.Target)
+		if specField(known.path) != field || want == "" {
+			continue
+		}
+		help := fmt.Sprintf("set it where it was set before, or hand it over with: %s; then start again", s.takeCommand(known.path, want))
+		if len(help) <= mostHelp {
+			return help
+		}
+	}
+	return "set it in the way in which it was set before, and then start with: " + s.Command()
+}
+
+// takeCommand sets a field in the name of the hub.
+func (s *Start) takeCommand(path []string, want string) string {
+	patch := strconv.Quote(want)
+	for _, key := range slices.Backward(append([]string{"spec"}, path...)) {
+		patch = fmt.Sprintf("{%q:%s}", key, patch)
+	}
+	cluster := s.Facts.Cluster
+	return shell([]string{
+		"kubectl", "patch", "taloscluster", cluster.Name, "-n", cluster.Namespace, "--type", "merge", "--field-manager", FieldManager, "-p", patch,
+	})
 }
 
 // declare writes the target's spec, if that asks for something else, and says what it wrote. Nobody else's field is taken, and nothing is
@@ -228,10 +259,11 @@ func owners(err error) []metav1.StatusCause {
 func refusalsOf(causes []metav1.StatusCause, start *Start) []plan.Refusal {
 	var refusals []plan.Refusal
 	for _, cause := range causes {
+		field := strings.TrimPrefix(cause.Field, ".")
 		refusals = append(refusals, plan.Refusal{
 			Gate:    v1alpha1.SpecOwnedGate,
-			Message: fmt.Sprintf("%s of TalosCluster %s: %s", strings.TrimPrefix(cause.Field, "."), start.Facts.Cluster.Name, cause.Message),
-			Help:    "set it in the way in which it was set before, and then start with: " + start.Command(),
+			Message: fmt.Sprintf("%s of TalosCluster %s: %s", field, start.Facts.Cluster.Name, cause.Message),
+			Help:    start.handOver(field),
 		})
 	}
 	return refusals

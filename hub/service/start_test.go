@@ -3,6 +3,7 @@
 package service
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -143,8 +144,8 @@ func TestChangeOf(t *testing.T) {
 		"the command line of before":  {entries: []metav1.ManagedFieldsEntry{managed("ichor", "Update", fields)}, takes: true},
 		"a move":                      {entries: []metav1.ManagedFieldsEntry{managed("clusterctl", "Update", fields)}, takes: true},
 		"somebody of another field":   {entries: []metav1.ManagedFieldsEntry{managed("kubectl", "Update", `{"f:spec":{"f:schematicID":{}}}`)}},
-		"somebody":                    {entries: []metav1.ManagedFieldsEntry{managed("kubectl-edit", "Update", fields)}, owners: []fieldOwner{{"spec.talosVersion", "kubectl-edit", "v1.14.1"}}},
-		"somebody beside the hub":     {entries: []metav1.ManagedFieldsEntry{managed("ichor", "Update", fields), managed("argocd", "Apply", fields)}, takes: true, owners: []fieldOwner{{"spec.talosVersion", "argocd", "v1.14.1"}}},
+		"somebody":                    {entries: []metav1.ManagedFieldsEntry{managed("kubectl-edit", "Update", fields)}, owners: []fieldOwner{{"spec.talosVersion", "kubectl-edit"}}},
+		"somebody beside the hub":     {entries: []metav1.ManagedFieldsEntry{managed("ichor", "Update", fields), managed("argocd", "Apply", fields)}, takes: true, owners: []fieldOwner{{"spec.talosVersion", "argocd"}}},
 		"what is no set of fields":    {entries: []metav1.ManagedFieldsEntry{managed("kubectl", "Update", `[`), {Manager: "none"}}},
 		"the same name, not applying": {entries: []metav1.ManagedFieldsEntry{managed("ichor-operations", "Update", fields)}, takes: true},
 	} {
@@ -187,9 +188,25 @@ func TestDeclareMeetsOwners(t *testing.T) {
 			}
 			w.g.Expect(is[*RefusedError](err)).To(BeTrue())
 			w.g.Expect(err).To(MatchError(ContainSubstring("SpecOwned: spec.talosVersion of TalosCluster c1: conflict with \"" + manager + "\"")))
+			w.g.Expect(err).To(MatchError(ContainSubstring(`--field-manager ichor-operations -p '{"spec":{"talosVersion":"v1.14.1"}}'`)))
 			w.g.Expect(w.writes).To(Equal([]string{"dry-run TalosOperation", "apply TalosCluster"}))
 		})
 	}
+}
+
+// How a field is handed over is said in a line, or left out where names are too long for that.
+func TestHandOver(t *testing.T) {
+	g := NewWithT(t)
+	start := &Start{Order: upgradeTo("v1.14.1"), Spec: upgradeTo("v1.14.1").Spec}
+	start.Facts.Cluster = &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}}
+	start.Plan.Target = v1alpha1.OperationTarget{TalosVersion: "v1.14.1", SchematicID: strings.Repeat("a", 64), CiliumVersion: "1.18.2"}
+	g.Expect(start.handOver("spec.cni.ciliumVersion")).To(Equal("set it where it was set before, or hand it over with: kubectl patch taloscluster c1 " +
+		`-n default --type merge --field-manager ichor-operations -p '{"spec":{"cni":{"ciliumVersion":"1.18.2"}}}'; then start again`))
+	g.Expect(start.handOver("spec.schematicID")).To(ContainSubstring("kubectl patch"))
+	g.Expect(len(start.handOver("spec.schematicID"))).To(BeNumerically("<=", 256))
+	start.Facts.Cluster.Name = "a-cluster-of-a-much-longer-name"
+	g.Expect(start.handOver("spec.schematicID")).To(HavePrefix("set it in the way in which it was set before, and then start with: ichor upgrade talos v1.14.1"))
+	g.Expect(start.handOver("spec.talosVersion")).To(ContainSubstring("kubectl patch"))
 }
 
 func TestRefusedError(t *testing.T) {
@@ -258,4 +275,20 @@ func TestAtTarget(t *testing.T) {
 			w.g.Expect(w.planUpgrade(target).AtTarget()).To(Equal(row.want))
 		})
 	}
+}
+
+// Who writes the spec creates the operation as well, even if whoever asked goes meanwhile: nobody else would be told.
+func TestCreateOfSomebodyWhoGoes(t *testing.T) {
+	w := newWorld(t, cluster()...)
+	ctx, leave := context.WithCancel(w.ctx)
+	w.fail = func(write string) error {
+		if write == "apply TalosCluster" {
+			leave()
+		}
+		return nil
+	}
+	created, err := w.Create(ctx, w.planUpgrade("v1.14.1"), CreateOptions{})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(ctx.Err()).To(MatchError(context.Canceled))
+	w.get(&v1alpha1.TalosOperation{}, created.Operation.Name)
 }

@@ -77,6 +77,9 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 				if err := w.note(s, verb, object); err != nil {
 					return err
 				}
+				if err := ctx.Err(); err != nil { // The fake asks nobody whether they still wait.
+					return err
+				}
 				return c.Create(ctx, object, options...)
 			},
 			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {

@@ -5,6 +5,7 @@ package service_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,6 +102,7 @@ func TestOnTheManagementAPI(t *testing.T) {
 	for name, test := range map[string]func(*hub, context.Context){
 		"a start writes its own fields":                       (*hub).ownFields,
 		"what somebody else owns is left alone":               (*hub).foreignFields,
+		"what somebody else owns is handed over":              (*hub).handedOver,
 		"what the hub owned under another name is taken over": (*hub).formerFields,
 		"a trial writes nothing":                              (*hub).trial,
 		"the same call at once is one operation":              (*hub).atOnce,
@@ -224,6 +227,43 @@ func (h *hub) foreignFields(ctx context.Context) {
 	h.Expect(applied(cluster)).To(BeEmpty())
 	h.Expect(h.apply(ctx, cluster.Name, "team", map[string]any{"talosVersion": wanted, "schematicID": strings.Repeat("b", 64)})).To(Succeed(),
 		"nothing of theirs was taken")
+}
+
+// handOver is the patch that a help has, and the field manager in whose name.
+var handOver = regexp.MustCompile(`kubectl patch taloscluster (\S+) -n default --type merge --field-manager (\S+) -p '([^']*)'`)
+
+// handedOver does what the help of a refusal says, whoever owns a field, and however they came to it.
+func (h *hub) handedOver(ctx context.Context) {
+	server := h.as("")
+	for manager, own := range map[string]func(name string) error{
+		"team": func(name string) error { return h.apply(ctx, name, "team", map[string]any{"talosVersion": running}) },
+		"kubectl-edit": func(name string) error {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"talosVersion":"`+running+`"}}`))
+			cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			return h.admin.Patch(ctx, cluster, patch, client.FieldOwner("kubectl-edit"))
+		},
+	} {
+		cluster := h.cluster(ctx, "ichor-import", v1alpha1.TalosClusterSpec{})
+		h.Expect(own(cluster.Name)).To(Succeed())
+		planned, err := server.PlanOperation(ctx, connect.NewRequest(&pb.PlanOperationRequest{Order: upgrade(cluster.Name, "v1.13.10", "").Msg.GetOrder()}))
+		h.Expect(err).NotTo(HaveOccurred())
+		h.Expect(planned.Msg.GetPlan().GetRefusals()).To(HaveLen(1), manager)
+		help := planned.Msg.GetPlan().GetRefusals()[0].GetHelp()
+		h.Expect(len(help)).To(BeNumerically("<=", 256))
+		command := handOver.FindStringSubmatch(help)
+		h.Expect(command).To(HaveLen(4), help)
+		h.Expect(command[1]).To(Equal(cluster.Name))
+		h.Expect(h.admin.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, []byte(command[3])), client.FieldOwner(command[2]))).To(Succeed())
+
+		first, err := server.CreateOperation(ctx, upgrade(cluster.Name, "v1.13.10", ""))
+		h.Expect(err).NotTo(HaveOccurred(), manager)
+		h.finish(ctx, first)
+		second, err := server.CreateOperation(ctx, upgrade(cluster.Name, wanted, ""))
+		h.Expect(err).NotTo(HaveOccurred(), "it stays the hub's")
+		h.Expect(second.Msg.GetWroteSpec()).To(BeTrue())
+		h.read(ctx, cluster)
+		h.Expect(cluster.Spec.TalosVersion).To(Equal(wanted))
+	}
 }
 
 func (h *hub) formerFields(ctx context.Context) {

@@ -13,6 +13,7 @@ import (
 	"github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -99,7 +100,8 @@ func refused() []refusal {
 		{
 			"what somebody else owns", []client.Object{cluster(func(c *v1alpha1.TalosCluster) { c.Annotations = map[string]string{managerAnnotation: "kubectl-edit"} })},
 			upgrade(), "SpecOwned", `spec.talosVersion of TalosCluster c1 belongs to field manager "kubectl-edit"`,
-			"set it to v1.14.1 in the way in which it was set before, and then start with: ichor upgrade talos v1.14.1 --namespace default --cluster c1",
+			"set it where it was set before, or hand it over with: kubectl patch taloscluster c1 -n default --type merge --field-manager ichor-operations " +
+				`-p '{"spec":{"talosVersion":"v1.14.1"}}'; then start again`,
 		},
 		{
 			"kept by a Kustomization of Flux", marked(map[string]string{
@@ -412,4 +414,39 @@ func rights() []Row {
 			Message: "changing the hold of machine c1-w-1: " + forbidden("patch TalosMachine"),
 		},
 	}
+}
+
+// idle are requests of users who may not, about what is so already: nobody is told that it is done who may not do it.
+func idle() []Row {
+	const name = "c1-talos-x"
+	paused := changed(Operation(name, Cluster), func(op *v1alpha1.TalosOperation) { op.Spec.Paused = new(true) })
+	dying := changed(settling(), func(op *v1alpha1.TalosOperation) { op.DeletionTimestamp = new(metav1.NewTime(now)) })
+	later := changed(paused.DeepCopy(), func(op *v1alpha1.TalosOperation) { op.Spec.Kind = v1alpha1.CNIKind })
+	mayNot := func(what string) string { return User + " may not " + what + " in namespace default" }
+	var rows []Row
+	for _, row := range []struct {
+		name, verb, subresource string
+		given                   []client.Object
+		call                    func(context.Context, Clients) (proto.Message, error)
+		message                 string
+	}{
+		{"pause what is paused", "patch", "", []client.Object{paused}, pause(name, true), mayNot("patch talosoperations")},
+		{"go on with what goes on", "patch", "", []client.Object{Operation(name, Cluster)}, pause(name, false), mayNot("patch talosoperations")},
+		{"retry what did not fail", "patch", "", []client.Object{Operation(name, Cluster)}, retry(), mayNot("patch talosoperations")},
+		{"hold what is not", "patch", "", nil, hold("c1-w-1", false, ""), mayNot("patch talosmachines")},
+		{"approve what is", "patch", "", nil, approve("c1-w-1"), mayNot("patch talosmachines")},
+		{"forget while an operation settles", "delete", "", []client.Object{own(), dying}, forget(Cluster), mayNot("delete talosclusters")},
+		{"go on without start", "start", "talos", []client.Object{paused.DeepCopy()}, pause(name, false), mayNot("start talosoperations/talos")},
+		{"delete without start", "start", "talos", []client.Object{Operation(name, Cluster)}, remove(name, false, ""), mayNot("start talosoperations/talos")},
+		{"force without delete", "delete", "", []client.Object{Operation(name, Cluster)}, remove(name, true, "it hangs"), mayNot("delete talosoperations")},
+		{"go on with a kind of a newer hub", "start", "cni", []client.Object{later}, pause(name, false), mayNot("start talosoperations/cni")},
+	} {
+		rows = append(rows, Row{
+			Name: "rights/" + row.name, Given: with(denied(row.verb, row.subresource), row.given...), Call: row.call,
+			Code: connect.CodePermissionDenied, Message: row.message,
+		})
+	}
+	return append(rows, Row{
+		Name: "rights/pause without start", Given: with(denied("start", "talos"), Operation(name, Cluster)), Call: pause(name, true), Writes: patched,
+	})
 }
