@@ -33,6 +33,11 @@ func (s *Service) Forget(ctx context.Context, key client.ObjectKey) (gone bool, 
 	if err != nil {
 		return false, err
 	}
+	target := &v1alpha1.TalosCluster{}
+	target.Namespace, target.Name = key.Namespace, key.Name
+	if err := s.mayWrite(ctx, "delete", clustersResource, target); err != nil {
+		return false, err
+	}
 	if refusals := f.tracked(); len(refusals) > 0 {
 		return false, &RefusedError{Refusals: refusals}
 	}

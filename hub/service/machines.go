@@ -62,6 +62,9 @@ func (s *Service) machine(ctx context.Context, machine *v1alpha1.TalosMachine) *
 
 // SetHold makes rolling operations skip a machine, with a note for people, or takes that back. It says whether that is new.
 func (s *Service) SetHold(ctx context.Context, machine *v1alpha1.TalosMachine, held bool, note string) (changed bool, err error) {
+	if err := s.mayWrite(ctx, "patch", machinesResource, machine); err != nil {
+		return false, err
+	}
 	switch {
 	case len(note) > mostReason:
 		return false, &InvalidError{Field: "note", Value: note, Allowed: fmt.Sprintf("at most %d bytes", mostReason)}
@@ -86,6 +89,9 @@ func (s *Service) SetHold(ctx context.Context, machine *v1alpha1.TalosMachine, h
 
 // Approve lets the hub work on a machine that was found after the initial discovery. It says whether that is new.
 func (s *Service) Approve(ctx context.Context, machine *v1alpha1.TalosMachine) (changed bool, err error) {
+	if err := s.mayWrite(ctx, "patch", machinesResource, machine); err != nil {
+		return false, err
+	}
 	if machine.Spec.Approval == v1alpha1.Approved {
 		return false, nil
 	}

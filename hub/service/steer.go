@@ -76,6 +76,9 @@ func (s *Server) operation(ctx context.Context, ref *pb.Reference) (*Service, *v
 
 // SetPaused asks an operation to stop at the next safe point, or to go on. It says whether that is new.
 func (s *Service) SetPaused(ctx context.Context, op *v1alpha1.TalosOperation, paused bool) (changed bool, err error) {
+	if err := s.maySteer(ctx, op, !paused); err != nil {
+		return false, err
+	}
 	switch {
 	case op.Completed():
 		return false, ended("pause", op)
@@ -96,7 +99,7 @@ func (s *Service) Retry(ctx context.Context, op *v1alpha1.TalosOperation) (chang
 	if !known {
 		return false, &StateError{What: fmt.Sprintf("this hub does not know kind %s of operation %s", op.Spec.Kind, op.Name), Help: "upgrade the hub"}
 	}
-	if err := s.mayStart(ctx, op.Namespace, op.Spec, false); err != nil {
+	if err := s.maySteer(ctx, op, true); err != nil {
 		return false, err
 	}
 	paused := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.PausedCondition)
@@ -117,8 +120,22 @@ func (s *Service) Retry(ctx context.Context, op *v1alpha1.TalosOperation) (chang
 	})
 }
 
+// maySteer asks whether the user may change an operation, and make its machines go on. Who could not start it makes nothing of it go on.
+func (s *Service) maySteer(ctx context.Context, op *v1alpha1.TalosOperation, goesOn bool) error {
+	if err := s.mayWrite(ctx, "patch", operationsResource, op); err != nil || !goesOn {
+		return err
+	}
+	return s.mayStart(ctx, op.Namespace, op.Spec, false)
+}
+
 // Delete asks for the deletion of an operation, which settles first. By force it goes at once, and leaves its machines as they are.
 func (s *Service) Delete(ctx context.Context, op *v1alpha1.TalosOperation, force bool, reason string) (gone bool, err error) {
+	if err := s.mayWrite(ctx, "delete", operationsResource, op); err != nil {
+		return false, err
+	}
+	if err := s.mayStart(ctx, op.Namespace, op.Spec, false); err != nil {
+		return false, err
+	}
 	if force {
 		if err := s.force(ctx, op, reason); err != nil {
 			return false, err
