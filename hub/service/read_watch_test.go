@@ -354,21 +354,6 @@ func TestRightsOfAWatch(t *testing.T) {
 	})
 }
 
-// What is deleted, or leaves the filter, before a lost right is found out is gone as well: the rest is sent anew.
-func TestDeletedBeforeARightIsLost(t *testing.T) {
-	inBubble(t, two(), func(w *fleetWorld) {
-		slow := w.watchAll(&pb.WatchOperationsRequest{}, 0)
-		for _, want := range []string{"up", "boot"} {
-			w.g.Expect(said(<-slow.responses)).To(Equal(want))
-		}
-		w.rights.deny("talosoperations a")
-		w.fleet.Delete(opOf("a", "up", "c1"))
-		pass(defaultRights)
-		w.g.Expect(said(<-slow.responses)).To(Equal("synced"))
-		w.g.Expect(said(<-slow.responses)).To(BeElementOf("no up", "reset"), "somebody who saw it is told in either way")
-	})
-}
-
 // A token is of use to who asks for the same again: what another filter left out would never come.
 func TestResetOfAnotherFilter(t *testing.T) {
 	inBubble(t, two(), func(w *fleetWorld) {
