@@ -28,6 +28,9 @@ const (
 
 	// maxStrangeNamespaces is about how many namespaces a call may ask that nothing is known to be in, so that somebody can begin in one.
 	maxStrangeNamespaces = 20
+
+	// oldestClient is the oldest ichor that may write. It is raised by a change that an older one would get wrong.
+	oldestClient = "v0.1.0"
 )
 
 // GetHub implements the HubService.
@@ -36,7 +39,7 @@ func (s *Server) GetHub(ctx context.Context, _ *connect.Request[pb.GetHubRequest
 	if s.Hub != nil {
 		hub = proto.CloneOf(s.Hub)
 	}
-	hub.Kinds = knownKinds()
+	hub.Kinds, hub.OldestClient = knownKinds(), oldestClient
 	if s.SignIn != nil {
 		hub.SignIn = s.SignIn(ctx)
 	}

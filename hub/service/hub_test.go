@@ -189,6 +189,7 @@ func TestHubSaysHowToSignInNow(t *testing.T) {
 		answer, err := s.GetHub(t.Context(), connect.NewRequest(&pb.GetHubRequest{}))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(answer.Msg.GetVersion()).To(Equal("v1"))
+		g.Expect(answer.Msg.GetOldestClient()).NotTo(BeEmpty(), "or no client is too old to write")
 		g.Expect(answer.Msg.GetSignIn().GetToken()).To(BeTrue())
 		g.Expect(answer.Msg.GetKinds()).To(Equal([]pb.OperationKind{pb.OperationKind_OPERATION_KIND_TALOS, pb.OperationKind_OPERATION_KIND_NODE}))
 	}
