@@ -135,7 +135,7 @@ func attempts(g *WithT, h *harness.Harness) []struct {
 		try                func(context.Context) error
 	}{
 		{"vera", "CreateOperation", "start", start(viewer, reboot)},
-		{"vera", "RetryOperation", "start", retry(viewer, "stopped")},
+		{"vera", "RetryOperation", "patch", retry(viewer, "stopped")},
 		{"vera", "DeleteOperation", "talosoperations", remove(viewer, false)},
 		{"vera", "SetOperationPaused", "talosoperations", func(ctx context.Context) error {
 			_, err := viewer.operations.SetOperationPaused(ctx, connect.NewRequest(&pb.SetOperationPausedRequest{Ref: ref("stopped")}))
