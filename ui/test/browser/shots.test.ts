@@ -48,4 +48,33 @@ describe('screenshots', () => {
       }
     }
   }
+
+  for (const language of ['en', 'ja'] as const) {
+    for (const width of [1440, 390]) {
+      it(`the start in two steps, and the fleet, ${language}, ${width} px`, async () => {
+        const seen = await visit(browser, `${hub.url}/`, { language, width, height: width === 390 ? 844 : 900 });
+        await seen.page.getByRole('grid').waitFor();
+        await seen.page.screenshot({ path: `${shots}/fleet-${language}-${width}.png` });
+        await seen.page.goto(`${hub.url}/clusters/platform/alpha`);
+        await seen.page.getByRole('button', { name: /^Talos (upgrade|アップグレード)$/ }).click();
+        await seen.page.getByLabel(/^Talos (version|バージョン)$/).fill('v1.14.1');
+        await seen.page.screenshot({ path: `${shots}/order-${language}-${width}.png` });
+        await seen.page.keyboard.press('Enter');
+        await seen.page.getByRole('dialog').locator('code').waitFor();
+        await seen.page.screenshot({ path: `${shots}/review-${language}-${width}.png` });
+        await checkPage(seen);
+        await seen.context.close();
+      });
+    }
+  }
+
+  for (const width of [1440, 390]) {
+    it(`the sign-in, ${width} px`, async () => {
+      const seen = await visit(browser, `${hub.url}/?x=1`, { user: '', width, height: width === 390 ? 844 : 900 });
+      await seen.page.getByRole('button').first().waitFor();
+      await seen.page.screenshot({ path: `${shots}/sign-in-${width}.png` });
+      await checkPage(seen, [/401/]);
+      await seen.context.close();
+    });
+  }
 });

@@ -102,7 +102,12 @@ function Operation({ operation, others }: { operation: RowOperation; others: num
         {operation.completed}/{operation.total}
       </span>
       <span className={css.quiet}>{operation.stage}</span>
-      {others > 0 && <span className={css.quiet}>{t('fleet.more', { count: others })}</span>}
+      {others > 0 && (
+        <span className={css.quiet} title={t('fleet.more', { count: others })}>
+          <span aria-hidden="true">+{others}</span>
+          <span className="visually-hidden">{t('fleet.more', { count: others })}</span>
+        </span>
+      )}
     </>
   );
 }
