@@ -23,7 +23,7 @@ export function Gate({ children }: { children: React.ReactNode }) {
   const [path] = useLocation();
   const hub = useQuery(HubService.method.getHub, {});
   const session = useQuery(HubService.method.getSession, {}, { refetchInterval: ({ state }) => nextLook(state.error) });
-  const signedOut = useSignedOut(session.refetch);
+  useSignedOut(session.refetch);
   const value = useMemo(
     () => hub.data && session.data && { hub: hub.data, session: session.data },
     [hub.data, session.data],
@@ -32,7 +32,7 @@ export function Gate({ children }: { children: React.ReactNode }) {
   if (session.error?.code === Code.Unauthenticated || path === '/sign-in') {
     return (
       <Suspense fallback={null}>
-        <SignIn hub={hub.data} expired={signedOut} />
+        <SignIn hub={hub.data} expired={session.data !== undefined} />
       </Suspense>
     );
   }
@@ -62,7 +62,7 @@ function nextLook(error: Error | null): number | false {
 }
 
 /** useSignedOut looks again at the session when a watch was told that there is none. */
-function useSignedOut(look: () => unknown): boolean {
+function useSignedOut(look: () => unknown): void {
   const { board } = useHub();
   const { code } = useStore(board.status);
   const out = code === Code.Unauthenticated;
@@ -71,5 +71,4 @@ function useSignedOut(look: () => unknown): boolean {
       look();
     }
   }, [out, look]);
-  return out;
 }

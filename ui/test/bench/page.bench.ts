@@ -8,7 +8,7 @@ import { serveWorld } from '../fake/server';
 
 const clusters = Number(process.env.BENCH_CLUSTERS ?? 10_000);
 const minutes = Number(process.env.BENCH_MINUTES ?? 5);
-const perMinute = 1_000;
+const perMinute = Number(process.env.BENCH_RATE ?? 1_000);
 
 /** Measures what docs/benchmarks.md says of the page. The hub is a fake in this process, so it takes its share of the machine. */
 it(

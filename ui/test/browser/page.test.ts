@@ -275,6 +275,7 @@ describe('the page', () => {
     expect(await page.getByRole('link', { name: /id\.example\.com/ }).getAttribute('href')).toBe(
       '/auth/login?return=%2Fclusters%2Fplatform%2Falpha%3Fx%3D1',
     );
+    expect(await page.getByText('The session is over.').count()).toBe(0);
     await checkPage(seen, [/401/]);
     await page.getByLabel('Token').fill('admin-token');
     await page.keyboard.press('Enter');
@@ -282,6 +283,16 @@ describe('the page', () => {
     await page.getByRole('button', { name: /^Preferences/ }).click();
     await page.getByRole('button', { name: 'Sign out' }).click();
     await page.getByLabel('Token').waitFor();
+  });
+
+  it('says that the session is over when it is', async () => {
+    const page = await open('/');
+    await seen.context.clearCookies();
+    hub.cut();
+    await page.getByText(/^Not live: /).waitFor();
+    hub.mend();
+    await page.getByText('The session is over. Sign in again.').waitFor();
+    await checkPage(seen, [/401/, /net::ERR_/]);
   });
 
   it('says that it is not there, and leads to the fleet', async () => {
