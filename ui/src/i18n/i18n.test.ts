@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import i18next from 'i18next';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { en } from './en';
 import { preferredLanguage, speak, startLanguage } from './index';
 import { ja } from './ja';
@@ -53,6 +53,14 @@ describe('languages', () => {
     expect(document.documentElement.lang).toBe('ja');
     await speak('en');
     expect(document.documentElement.lang).toBe('en');
+  });
+  it('do not keep something for every number that was ever shown', () => {
+    const made = vi.spyOn(Intl, 'NumberFormat');
+    for (let ready = 0; ready < 200; ready++) {
+      i18next.t('fleet.machines', { ready, count: 1_000 + ready });
+    }
+    expect(made.mock.calls.length).toBeLessThanOrEqual(1);
+    made.mockRestore();
   });
   it('are chosen as the browser wants', () => {
     expect(preferredLanguage(['de-DE', 'ja-JP', 'en'])).toBe('ja');

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import i18next from 'i18next';
 import { initReactI18next } from 'react-i18next';
+import { formatNumber } from '../lib/format';
 import { en } from './en';
 
 /** languages are those that the page speaks, by their own names. */
@@ -38,6 +39,8 @@ export async function startLanguage(language: Language): Promise<void> {
     resources: { en: { translation: en } },
     interpolation: { escapeValue: false },
   });
+  // The usual formatter keeps another one for each pair of values that a text was ever shown with.
+  i18next.services.formatter?.add('number', (value: number, locale) => formatNumber(value, locale ?? 'en'));
   await speak(language);
 }
 

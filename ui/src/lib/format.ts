@@ -8,11 +8,33 @@ export function zoneName(zone: Zone): string {
   return zone === 'local' ? Intl.DateTimeFormat().resolvedOptions().timeZone : zone;
 }
 
-const cache = new Map<string, Intl.DateTimeFormat>();
+/** kept makes what is costly to make once for each key. */
+function kept<Value>(make: (key: string) => Value): (key: string) => Value {
+  const cache = new Map<string, Value>();
+  return (key) => {
+    let value = cache.get(key);
+    if (value === undefined) {
+      value = make(key);
+      cache.set(key, value);
+    }
+    return value;
+  };
+}
+
+const numbers = kept((locale) => new Intl.NumberFormat(locale));
+
+const relatives = kept((locale) => new Intl.RelativeTimeFormat(locale, { numeric: 'auto' }));
+
+const lengths = kept((key) => {
+  const [locale = '', unit] = key.split(' ');
+  return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'short' });
+});
+
+const dates = new Map<string, Intl.DateTimeFormat>();
 
 function dateFormat(locale: string, zone: Zone, parts: 'full' | 'clock'): Intl.DateTimeFormat {
   const key = `${locale} ${zone} ${parts}`;
-  let format = cache.get(key);
+  let format = dates.get(key);
   if (!format) {
     const date: Intl.DateTimeFormatOptions =
       parts === 'full' ? { year: 'numeric', month: 'short', day: 'numeric' } : {};
@@ -28,7 +50,7 @@ function dateFormat(locale: string, zone: Zone, parts: 'full' | 'clock'): Intl.D
       timeZone: zoneName(zone),
       timeZoneName: parts === 'full' ? 'short' : undefined,
     });
-    cache.set(key, format);
+    dates.set(key, format);
   }
   return format;
 }
@@ -53,10 +75,9 @@ const units: [Intl.RelativeTimeFormatUnit & ('day' | 'hour' | 'minute' | 'second
 /** formatRelative is how long ago a time was, or when it will be. */
 export function formatRelative(time: number, now: number, locale: string): string {
   const difference = time - now;
-  const format = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' });
   for (const [unit, size] of units) {
     if (Math.abs(difference) >= size || unit === 'second') {
-      return format.format(Math.trunc(difference / size), unit);
+      return relatives(locale).format(Math.trunc(difference / size), unit);
     }
   }
   return '';
@@ -71,7 +92,7 @@ export function formatDuration(length: number, locale: string): string {
     rest -= count * size;
     const begun = parts.length > 0;
     if (count > 0 || (unit === 'second' && !begun)) {
-      parts.push(new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'short' }).format(count));
+      parts.push(lengths(`${locale} ${unit}`).format(count));
     }
     if (parts.length === 2 || (begun && count === 0)) {
       break;
@@ -82,5 +103,5 @@ export function formatDuration(length: number, locale: string): string {
 
 /** formatNumber is a number with the language's own separators. */
 export function formatNumber(value: number, locale: string): string {
-  return new Intl.NumberFormat(locale).format(value);
+  return numbers(locale).format(value);
 }
