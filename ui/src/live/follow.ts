@@ -5,7 +5,7 @@ import { Code, ConnectError } from '@connectrpc/connect';
 export interface StreamStatus {
   /** state is connecting until the first answer, live while the hub is heard of, stale when it is not, and ended when it will not answer. */
   state: 'connecting' | 'live' | 'stale' | 'ended';
-  /** since is when the state began. */
+  /** since is when the state began; of one that is stale or has ended, when the hub was last heard of. */
   since: number;
   /** error says why a watch is stale or has ended. */
   error?: string;
@@ -47,6 +47,9 @@ export const silence = 35_000;
 /** Pauses between two tries grow from the first to the last of these. */
 const firstPause = 500;
 const longestPause = 15_000;
+
+/** A stream that is back within this time has not been away. */
+const grace = 2_000;
 
 /** final are the codes after which the same call has no other answer. */
 const final = new Set([Code.Unauthenticated, Code.PermissionDenied, Code.Unimplemented, Code.InvalidArgument]);
@@ -91,33 +94,78 @@ export function follow<M extends Message>(watch: Follow<M>): () => void {
   return () => stop.abort();
 }
 
+/** Outage tells how a watch is doing. A stream that is cut and comes back at once is nobody's business. */
+class Outage {
+  private status: StreamStatus;
+  private heardAt: number;
+  private error: ConnectError | undefined;
+  private cancel: (() => void) | undefined;
+
+  constructor(
+    private readonly tell: (status: StreamStatus) => void,
+    private readonly clock: Clock,
+    private readonly stopped: AbortSignal,
+  ) {
+    this.heardAt = clock.now();
+    this.status = { state: 'connecting', since: this.heardAt };
+    this.tell(this.status);
+    stopped.addEventListener('abort', () => this.cancel?.());
+  }
+
+  /** heard is called with every message. */
+  heard(): void {
+    this.heardAt = this.clock.now();
+    this.cancel?.();
+    this.cancel = undefined;
+    if (this.status.state !== 'live') {
+      this.change({ state: 'live', since: this.heardAt });
+    }
+  }
+
+  /** doubt is called when a stream has ended: if nothing is heard for a while, that is an outage. */
+  doubt(error?: ConnectError): void {
+    this.error = error ?? this.error;
+    this.cancel ??= this.clock.after(grace, () =>
+      this.change({ state: 'stale', since: this.heardAt, ...said(this.error) }),
+    );
+  }
+
+  /** over is called when there will be no other stream. */
+  over(error: ConnectError): void {
+    this.cancel?.();
+    this.change({ state: 'ended', since: this.heardAt, ...said(error) });
+  }
+
+  private change(status: StreamStatus): void {
+    if (!this.stopped.aborted) {
+      this.status = status;
+      this.tell(status);
+    }
+  }
+}
+
+function said(error: ConnectError | undefined): Pick<StreamStatus, 'error' | 'code'> {
+  return error ? { error: error.rawMessage, code: error.code } : {};
+}
+
 async function run<M extends Message>(watch: Follow<M>, clock: Clock, stopped: AbortSignal): Promise<void> {
   const place = { token: '', began: false };
+  const outage = new Outage(watch.status, clock, stopped);
   let pause = firstPause;
-  let status: StreamStatus = { state: 'connecting', since: clock.now() };
-  const tell = (state: StreamStatus['state'], error?: ConnectError) => {
-    if (stopped.aborted || (status.state === state && state === 'live')) {
-      return;
-    }
-    const since = status.state === state ? status.since : clock.now();
-    status = { state, since, ...(error && { error: error.rawMessage, code: error.code }) };
-    watch.status(status);
-  };
-  tell('connecting');
   while (!stopped.aborted) {
     try {
       await once(watch, clock, stopped, place, () => {
         pause = firstPause;
-        tell('live');
+        outage.heard();
       });
-      tell('stale');
+      outage.doubt();
     } catch (thrown) {
       const error = ConnectError.from(thrown);
       if (final.has(error.code)) {
-        tell('ended', error);
+        outage.over(error);
         return;
       }
-      tell('stale', error);
+      outage.doubt(error);
     }
     await wait(pause * (0.75 + Math.random() / 2), clock, stopped);
     pause = Math.min(pause * 2, longestPause);

@@ -180,12 +180,32 @@ describe('follow', () => {
     await server.say(synced('7'));
     await server.say(change('b', '8'));
     await server.say(new ConnectError('away', Code.Unavailable));
-    expect(states()).toEqual(['connecting', 'live', 'stale']);
     await pass(1_000);
     await server.say({ event: { case: 'heartbeat' }, resumeToken: '8' });
     expect(server.tokens).toEqual(['', '8']);
     expect(log).toEqual(['a', 'synced', 'b']);
-    expect(states().at(-1)).toBe('live');
+    await pass(5_000);
+    expect(states()).toEqual(['connecting', 'live']);
+  });
+
+  it('calls it an outage when the hub stays away, since it was last heard of', async () => {
+    const { server, statuses, pass } = start();
+    await pass(700);
+    await server.say(synced('1'));
+    await pass(300);
+    await server.say(new ConnectError('away', Code.Unavailable));
+    await pass(1_000);
+    await server.say(new ConnectError('still away', Code.Unavailable));
+    expect(statuses.at(-1)?.state).toBe('live');
+    await pass(1_000);
+    expect(statuses.at(-1)).toEqual({ state: 'stale', since: 700, error: 'still away', code: Code.Unavailable });
+  });
+
+  it('says so when it never hears of the hub', async () => {
+    const { server, statuses, pass } = start();
+    await server.say(new ConnectError('away', Code.Unavailable));
+    await pass(2_000);
+    expect(statuses.at(-1)).toMatchObject({ state: 'stale', error: 'away' });
   });
 
   it('begins anew when it was cut before there was a token', async () => {
@@ -211,9 +231,10 @@ describe('follow', () => {
     await pass(silence - 1);
     expect(states().at(-1)).toBe('live');
     await pass(1);
-    expect(states().at(-1)).toBe('stale');
     await pass(1_000);
     expect(server.tokens).toEqual(['', '1']);
+    await pass(1_000);
+    expect(states().at(-1)).toBe('stale');
   });
 
   it('waits longer each time, and not at all when the network is back', async () => {
