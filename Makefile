@@ -135,7 +135,7 @@ test-unit: build-ichor-hub ## Run unit tests and controller tests (these start t
 	$(GO) test -p $(JOBS) -timeout 30m $(UNIT_PACKAGES)
 
 .PHONY: test-ui
-test-ui: build-ui ## Run the tests of the page: what it computes, then in a browser, then its size.
+test-ui: build ## Run the tests of the page: what it computes, then in a browser, then its size.
 	cd ui && npm run --silent test
 	cd ui && npm run --silent test:browser
 	cd ui && npm run --silent size

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-import { useId } from 'react';
+import { useId, useState } from 'react';
 import css from './Button.module.css';
 
 interface Props extends React.ComponentPropsWithRef<'button'> {
   look?: 'plain' | 'primary' | 'danger' | 'quiet';
   /** obstacle is why it cannot be pressed. It keeps its place in the order of the keyboard, so that everybody can learn why. */
   obstacle?: string | undefined;
-  /** silent leaves out the words of the obstacle, where they stand elsewhere and describedBy names the place. */
+  /** describedBy is where the words of the obstacle stand, if that is not beside the button. */
   describedBy?: string | undefined;
 }
 
@@ -22,8 +22,9 @@ export function Button({
   ...rest
 }: Props) {
   const id = useId();
+  const [told, tell] = useState(false);
   const dead = obstacle !== undefined;
-  const described = dead && !describedBy ? id : describedBy;
+  const alone = dead && !describedBy;
   return (
     <>
       <button
@@ -31,14 +32,26 @@ export function Button({
         type={type}
         className={[css.button, css[look], className].filter(Boolean).join(' ')}
         aria-disabled={dead || undefined}
-        aria-describedby={described}
+        aria-describedby={alone ? id : describedBy}
         title={dead ? obstacle : rest.title}
-        onClick={(event) => (dead ? event.preventDefault() : onClick?.(event))}
+        onClick={(event) => {
+          if (dead) {
+            event.preventDefault();
+            tell(true);
+          } else {
+            onClick?.(event);
+          }
+        }}
+        onBlur={(event) => {
+          tell(false);
+          rest.onBlur?.(event);
+        }}
       >
         {children}
       </button>
-      {dead && !describedBy && (
-        <span id={id} hidden>
+      {alone && (
+        // There is no pointer that rests on a button of a phone: who presses it wants to know, too.
+        <span id={id} role="status" className={css.obstacle} hidden={!told}>
           {obstacle}
         </span>
       )}

@@ -189,6 +189,15 @@ describe('the page', () => {
     await checkPage(seen);
   });
 
+  it('tells who presses a dead button why it is dead', async () => {
+    const page = await open('/clusters/retail/bravo', { width: 390, height: 844 });
+    const row = page.getByRole('group', { name: 'Actions of w-1' });
+    await row.getByRole('button', { name: 'Reboot' }).click({ force: true });
+    await row.getByText('Operation talos-bravo-x7k2p is not over.').waitFor();
+    expect(await page.getByRole('dialog').count()).toBe(0);
+    await checkPage(seen);
+  });
+
   it('comes to the operation that was deleted elsewhere', async () => {
     const page = await open('/operations/platform/talos-golf-m4n8q');
     world.removeOperation('platform/talos-golf-m4n8q');
