@@ -46,7 +46,7 @@ function EventTable({ events }: { events: readonly OperationEvent[] }) {
       columns={[
         { title: t('audit.time'), cell: (event) => <When time={event.time} show="absolute" /> },
         {
-          title: t('operation.events'),
+          title: t('operation.reason'),
           cell: (event) => <Mark mark={event.warning ? 'soon' : 'ok'}>{event.reason}</Mark>,
         },
         {
