@@ -139,6 +139,65 @@ type TalosMachineStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	BootID string `json:"bootID,omitempty"`
+
+	// config is how the machine config that the machine has stands to the one that the spec of its cluster asks for.
+	// +optional
+	Config *MachineConfigStatus `json:"config,omitempty"`
+}
+
+// ConfigEffect is what it takes to bring a machine config in force.
+// +kubebuilder:validation:Enum=None;Live;Reboot;Upgrade
+type ConfigEffect string
+
+const (
+	// ConfigEffectNone means that nothing differs.
+	ConfigEffectNone ConfigEffect = "None"
+
+	// ConfigEffectLive changes are in force as soon as they are applied.
+	ConfigEffectLive ConfigEffect = "Live"
+
+	// ConfigEffectReboot changes need a reboot.
+	ConfigEffectReboot ConfigEffect = "Reboot"
+
+	// ConfigEffectUpgrade changes take effect when Talos is next installed or upgraded.
+	ConfigEffectUpgrade ConfigEffect = "Upgrade"
+)
+
+// MachineConfigStatus is how the machine config that a machine has stands to the one that is asked for.
+type MachineConfigStatus struct {
+	// effect is what it takes to bring in force what is asked for. It is missing while that is not known.
+	// +optional
+	Effect ConfigEffect `json:"effect,omitempty"`
+
+	// desiredHash is the hash of what is asked for: SHA-256, in hexadecimal.
+	// +optional
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	DesiredHash string `json:"desiredHash,omitempty"`
+
+	// activeHash is the hash of what is in force.
+	// +optional
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	ActiveHash string `json:"activeHash,omitempty"`
+
+	// diff is what differs, unified and with secrets masked; its end is cut where it is long.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32768
+	Diff string `json:"diff,omitempty"`
+
+	// pending says that something else waits on the machine: a config that somebody tries, or has staged.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Pending string `json:"pending,omitempty"`
+
+	// trouble says why nothing is known, or why what is asked for cannot be rendered.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Trouble string `json:"trouble,omitempty"`
 }
 
 // SecureBootState says whether Secure Boot is on.

@@ -16,7 +16,8 @@ const (
 	// RestartServiceAction restarts the kubelet or an extension's service.
 	RestartServiceAction NodeAction = "RestartService"
 
-	// EtcdDefragAction defragments the machine's etcd member.
+	// EtcdDefragAction defragments the machine's etcd member or, where no machine is named, every member, one after the other and the
+	// leader last.
 	EtcdDefragAction NodeAction = "EtcdDefrag"
 
 	// EtcdForfeitLeadershipAction moves etcd's leadership to another member.
@@ -41,12 +42,81 @@ const (
 	RebootModeForce RebootMode = "Force"
 )
 
+// ResetManner is how a machine leaves its cluster when it is reset.
+// +kubebuilder:validation:Enum=Graceful;Forced
+type ResetManner string
+
+const (
+	// ResetGraceful drains the machine and has its etcd member leave before anything is wiped.
+	ResetGraceful ResetManner = "Graceful"
+
+	// ResetForced wipes the machine whatever it holds. It is for machines that cannot leave.
+	ResetForced ResetManner = "Forced"
+)
+
+// WipeTarget is what a reset wipes.
+// +kubebuilder:validation:Enum=System;UserVolumes
+type WipeTarget string
+
+const (
+	// WipeSystem wipes what Talos keeps on the system disk but the operating system itself, so that the machine boots into maintenance mode.
+	WipeSystem WipeTarget = "System"
+
+	// WipeUserVolumes wipes the disks of user volumes.
+	WipeUserVolumes WipeTarget = "UserVolumes"
+)
+
+// AfterReset is what a machine does once it is wiped.
+// +kubebuilder:validation:Enum=Reboot;PowerOff
+type AfterReset string
+
+const (
+	// AfterResetReboot boots into maintenance mode.
+	AfterResetReboot AfterReset = "Reboot"
+
+	// AfterResetPowerOff powers the machine off.
+	AfterResetPowerOff AfterReset = "PowerOff"
+)
+
+// ResetParameters are the parameters of action Reset.
+type ResetParameters struct {
+	// manner is how the machine leaves; by default Graceful.
+	// +optional
+	Manner ResetManner `json:"manner,omitempty"`
+
+	// wipe is what is wiped; by default System.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	Wipe []WipeTarget `json:"wipe,omitempty"`
+
+	// after is what the machine does once it is wiped; by default Reboot.
+	// +optional
+	After AfterReset `json:"after,omitempty"`
+}
+
+// EtcdAlarms is what becomes of the alarms of etcd.
+// +kubebuilder:validation:Enum=Keep;Disarm
+type EtcdAlarms string
+
+const (
+	// EtcdAlarmsKeep leaves alarms as they are.
+	EtcdAlarmsKeep EtcdAlarms = "Keep"
+
+	// EtcdAlarmsDisarm disarms the alarm about space once every member has been defragmented.
+	EtcdAlarmsDisarm EtcdAlarms = "Disarm"
+)
+
 // NodeParameters are the parameters of kind node.
+// +kubebuilder:validation:XValidation:rule="has(self.machine) || self.action == 'EtcdDefrag'",message="machine is required, but for action EtcdDefrag"
+// +kubebuilder:validation:XValidation:rule="!has(self.reset) || self.action == 'Reset'",message="reset goes with action Reset only"
+// +kubebuilder:validation:XValidation:rule="!has(self.alarms) || self.action == 'EtcdDefrag'",message="alarms goes with action EtcdDefrag only"
 // +kubebuilder:validation:XValidation:rule="(self.action == 'RestartService') == has(self.service)",message="service goes with action RestartService, and only with it"
 // +kubebuilder:validation:XValidation:rule="!has(self.rebootMode) || self.action == 'Reboot'",message="rebootMode goes with action Reboot only"
 type NodeParameters struct {
-	// machine is the name of the TalosMachine.
-	// +required
+	// machine is the name of the TalosMachine. Action EtcdDefrag without one takes every member of etcd.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Machine string `json:"machine,omitempty"`
@@ -65,6 +135,14 @@ type NodeParameters struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Service string `json:"service,omitempty"`
+
+	// reset says how the machine is reset.
+	// +optional
+	Reset *ResetParameters `json:"reset,omitempty"`
+
+	// alarms is what becomes of etcd's alarms when it is defragmented; by default Keep.
+	// +optional
+	Alarms EtcdAlarms `json:"alarms,omitempty"`
 }
 
 // ClusterPowerAction says which half of a planned shutdown is done.
@@ -79,11 +157,28 @@ const (
 	ClusterStart ClusterPowerAction = "Start"
 )
 
+// ShutdownSnapshot is what is kept of etcd before a cluster stops.
+// +kubebuilder:validation:Enum=Take;None
+type ShutdownSnapshot string
+
+const (
+	// ShutdownSnapshotTake stores a snapshot of etcd first. It needs spec.etcdBackup of the TalosCluster.
+	ShutdownSnapshotTake ShutdownSnapshot = "Take"
+
+	// ShutdownSnapshotNone is the explicit word that nothing is kept.
+	ShutdownSnapshotNone ShutdownSnapshot = "None"
+)
+
 // ShutdownParameters are the parameters of kind shutdown.
+// +kubebuilder:validation:XValidation:rule="(self.action == 'Stop') == has(self.snapshot)",message="snapshot (Take or None) goes with action Stop, and only with it"
 type ShutdownParameters struct {
 	// action says which half is done.
 	// +required
 	Action ClusterPowerAction `json:"action,omitempty"`
+
+	// snapshot says what is kept of etcd before the cluster stops.
+	// +optional
+	Snapshot ShutdownSnapshot `json:"snapshot,omitempty"`
 }
 
 // CAAuthority is a certificate authority of a cluster.

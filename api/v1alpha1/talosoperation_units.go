@@ -199,6 +199,12 @@ type UnitStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	ResolvedImage string `json:"resolvedImage,omitempty"`
 
+	// configHash is the hash of the machine config that the claimed step brings to the machine: SHA-256, in hexadecimal.
+	// +optional
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	ConfigHash string `json:"configHash,omitempty"`
+
 	// message says what the unit waits for or why it failed.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

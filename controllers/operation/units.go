@@ -267,6 +267,7 @@ func (s *scope) comeBack(in time.Duration) {
 func (s *scope) claim(unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
 	enter(&unit, action.Step, now)
 	unit.PreRebootBootID = action.PreRebootBootID
+	unit.ConfigHash = cmp.Or(action.ConfigHash, unit.ConfigHash)
 	unit.NodeName, unit.ResolvedImage = cmp.Or(action.NodeName, unit.NodeName), cmp.Or(action.Image, unit.ResolvedImage)
 	s.claims = append(s.claims, unit.Name)
 	s.put(unit)

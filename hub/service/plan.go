@@ -100,19 +100,23 @@ func (s *Start) message() *pb.Plan {
 		WritesSpec:   s.WritesSpec(),
 		Command:      s.Command(),
 		LiveGates:    s.Plan.LiveGates(s.Facts.Cluster, s.Facts.Approved()),
+		Losses:       s.Plan.Losses,
 	}
 }
 
 // effects are the effects as messages have them.
 var effects = map[plan.Effect]pb.Effect{
-	plan.EffectNone:   pb.Effect_EFFECT_NONE,
-	plan.EffectReboot: pb.Effect_EFFECT_REBOOT,
+	plan.EffectNone:              pb.Effect_EFFECT_NONE,
+	plan.EffectRestartComponents: pb.Effect_EFFECT_RESTART_COMPONENTS,
+	plan.EffectReboot:            pb.Effect_EFFECT_REBOOT,
+	plan.EffectStop:              pb.Effect_EFFECT_STOP,
+	plan.EffectReset:             pb.Effect_EFFECT_RESET,
 }
 
 // confirmation is what a person has to do before a start: what is worse than a reboot asks for a name.
 func confirmation(effect plan.Effect) pb.Confirmation {
 	switch effect {
-	case plan.EffectNone, plan.EffectReboot:
+	case plan.EffectNone, plan.EffectRestartComponents, plan.EffectReboot:
 		return pb.Confirmation_CONFIRMATION_YES
 	default:
 		return pb.Confirmation_CONFIRMATION_NAME
@@ -144,7 +148,9 @@ func (s *Start) machineMessage(name string) *pb.PlanMachine {
 	current := v1alpha1.OperationTarget{
 		TalosVersion: machine.Status.TalosVersion, SchematicID: machine.Status.SchematicID, KubernetesVersion: machine.Status.KubeletVersion,
 	}
+	change := s.Plan.Changes[name]
 	return &pb.PlanMachine{
+		Effect: effects[change.Effect], Diff: change.Diff,
 		Name: name, Node: machine.Status.NodeName, Role: render.Role(machine.Spec.Role),
 		Current: render.Target(current), Target: render.Target(over(current, s.Plan.Target)),
 	}

@@ -31,6 +31,9 @@ type Reader interface {
 	// Etcd reads what the etcd member of a control plane says.
 	Etcd(ctx context.Context, address string) (Etcd, error)
 
+	// Config reads the machine config of a machine, with the secrets in it.
+	Config(ctx context.Context, address string) (Config, error)
+
 	// Members lists the machines that any endpoint knows to belong to the cluster.
 	Members(ctx context.Context) ([]Member, error)
 }
@@ -52,6 +55,13 @@ type Writer interface {
 
 	// ForfeitLeadership moves etcd's leadership off a control plane. Repeating it is harmless.
 	ForfeitLeadership(ctx context.Context, address string) error
+
+	// CheckConfig has a machine check a config that would be applied. It changes nothing, but for one thing: a config that somebody tries is
+	// kept in force from then on. Look at Config before.
+	CheckConfig(ctx context.Context, address string, data []byte, mode ApplyMode) error
+
+	// ApplyConfig has a machine take a whole config. Repeating it is harmless as long as nobody else applies another.
+	ApplyConfig(ctx context.Context, address string, data []byte, mode ApplyMode) error
 
 	// Reboot asks for a reboot and returns when that is accepted. It must not be repeated without a look at the boot ID.
 	Reboot(ctx context.Context, address string, mode v1alpha1.RebootMode) error

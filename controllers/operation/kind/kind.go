@@ -98,6 +98,9 @@ type Observation struct {
 	// Storage is what storage has on the Node. StorageTrouble says why that is not known.
 	Storage        storage.State
 	StorageTrouble string
+
+	// Own is what the kind itself looks at beyond that. Two looks at the same state are deeply equal.
+	Own any
 }
 
 // Repeat says what to do about a claim without outcome: the hub stopped in the middle of the call.
@@ -176,6 +179,9 @@ type Action struct {
 
 	// Image is persisted with the claim of a step that installs without having pulled: nothing tells afterwards which image it was.
 	Image string
+
+	// ConfigHash is persisted with the claim of a step that brings another machine config: what it shall be, whatever is declared since.
+	ConfigHash string
 
 	// RetryStep is where a retry begins after a failure, if not at the failed step.
 	RetryStep v1alpha1.OperationStep

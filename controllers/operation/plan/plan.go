@@ -73,8 +73,17 @@ const (
 	// EffectNone changes nothing that anybody notices.
 	EffectNone Effect = "None"
 
+	// EffectRestartComponents restarts components of machines, which stay where they are.
+	EffectRestartComponents Effect = "RestartComponents"
+
 	// EffectReboot drains and reboots machines.
 	EffectReboot Effect = "Reboot"
+
+	// EffectStop powers machines off, until people power them on again.
+	EffectStop Effect = "Stop"
+
+	// EffectReset wipes machines.
+	EffectReset Effect = "Reset"
 )
 
 // Plan is what an operation would do.
@@ -87,6 +96,21 @@ type Plan struct {
 
 	// Overridden are refusals that spec.overrides bypasses.
 	Overridden []Refusal
+
+	// Losses are what is gone for good afterwards, for people.
+	Losses []string
+
+	// Changes are what becomes of single machines, by TalosMachine, for people.
+	Changes map[string]Change
+}
+
+// Change is what becomes of one machine.
+type Change struct {
+	// Effect is what it goes through.
+	Effect Effect
+
+	// Diff is what changes in its config, with secrets masked.
+	Diff string
 }
 
 // DisruptedControlPlanes are the control planes that the plan takes away, in order. Without any, an operation is worker-only work, which

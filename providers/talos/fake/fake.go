@@ -34,6 +34,7 @@ type Talos struct {
 type machine struct {
 	facts     talos.Machine
 	etcd      *talos.Etcd
+	config    talos.Config
 	installed string
 	exitCode  int32
 	fallsBack bool
@@ -265,4 +266,5 @@ func (m *machine) boot() {
 		m.facts.SchematicID, m.facts.Version = name, version
 	}
 	m.installed, m.fallsBack = "", false
+	m.config.Active = m.config.Persistent
 }

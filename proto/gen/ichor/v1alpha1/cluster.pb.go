@@ -1704,6 +1704,202 @@ func (x *ApproveMachineResponse) GetChanged() bool {
 	return false
 }
 
+// DiffConfigRequest asks for the differences of one cluster.
+type DiffConfigRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster *Reference             `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// machines are TalosMachines, or Nodes; nothing means all.
+	Machines      []string `protobuf:"bytes,2,rep,name=machines,proto3" json:"machines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffConfigRequest) Reset() {
+	*x = DiffConfigRequest{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffConfigRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffConfigRequest) ProtoMessage() {}
+
+func (x *DiffConfigRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffConfigRequest.ProtoReflect.Descriptor instead.
+func (*DiffConfigRequest) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DiffConfigRequest) GetCluster() *Reference {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+func (x *DiffConfigRequest) GetMachines() []string {
+	if x != nil {
+		return x.Machines
+	}
+	return nil
+}
+
+// DiffConfigResponse are the differences, by machine.
+type DiffConfigResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Machines      []*ConfigDiff          `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffConfigResponse) Reset() {
+	*x = DiffConfigResponse{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffConfigResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffConfigResponse) ProtoMessage() {}
+
+func (x *DiffConfigResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffConfigResponse.ProtoReflect.Descriptor instead.
+func (*DiffConfigResponse) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *DiffConfigResponse) GetMachines() []*ConfigDiff {
+	if x != nil {
+		return x.Machines
+	}
+	return nil
+}
+
+// ConfigDiff is how the machine config of a machine differs from the one that is asked for.
+type ConfigDiff struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Machine *Reference             `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
+	Node    string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Role    MachineRole            `protobuf:"varint,3,opt,name=role,proto3,enum=ichor.v1alpha1.MachineRole" json:"role,omitempty"`
+	// effect is what bringing it in force takes: None where nothing differs, Live, Reboot, or Upgrade where it takes effect at the next upgrade.
+	Effect string `protobuf:"bytes,4,opt,name=effect,proto3" json:"effect,omitempty"`
+	// diff is unified, with secrets masked.
+	Diff string `protobuf:"bytes,5,opt,name=diff,proto3" json:"diff,omitempty"`
+	// pending says that something else waits on the machine: a config that somebody tries, or has staged.
+	Pending string `protobuf:"bytes,6,opt,name=pending,proto3" json:"pending,omitempty"`
+	// trouble says why nothing is known.
+	Trouble       string `protobuf:"bytes,7,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigDiff) Reset() {
+	*x = ConfigDiff{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigDiff) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigDiff) ProtoMessage() {}
+
+func (x *ConfigDiff) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigDiff.ProtoReflect.Descriptor instead.
+func (*ConfigDiff) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ConfigDiff) GetMachine() *Reference {
+	if x != nil {
+		return x.Machine
+	}
+	return nil
+}
+
+func (x *ConfigDiff) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ConfigDiff) GetRole() MachineRole {
+	if x != nil {
+		return x.Role
+	}
+	return MachineRole_MACHINE_ROLE_UNSPECIFIED
+}
+
+func (x *ConfigDiff) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *ConfigDiff) GetDiff() string {
+	if x != nil {
+		return x.Diff
+	}
+	return ""
+}
+
+func (x *ConfigDiff) GetPending() string {
+	if x != nil {
+		return x.Pending
+	}
+	return ""
+}
+
+func (x *ConfigDiff) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 type WatchClustersRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Filter      *ClusterFilter         `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
@@ -1716,7 +1912,7 @@ type WatchClustersRequest struct {
 
 func (x *WatchClustersRequest) Reset() {
 	*x = WatchClustersRequest{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1924,7 @@ func (x *WatchClustersRequest) String() string {
 func (*WatchClustersRequest) ProtoMessage() {}
 
 func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1937,7 @@ func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersRequest.ProtoReflect.Descriptor instead.
 func (*WatchClustersRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{21}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchClustersRequest) GetFilter() *ClusterFilter {
@@ -1784,7 +1980,7 @@ type WatchClustersResponse struct {
 
 func (x *WatchClustersResponse) Reset() {
 	*x = WatchClustersResponse{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1992,7 @@ func (x *WatchClustersResponse) String() string {
 func (*WatchClustersResponse) ProtoMessage() {}
 
 func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +2005,7 @@ func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersResponse.ProtoReflect.Descriptor instead.
 func (*WatchClustersResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{22}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchClustersResponse) GetEvent() isWatchClustersResponse_Event {
@@ -2097,7 +2293,21 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\"e\n" +
 	"\x16ApproveMachineResponse\x121\n" +
 	"\amachine\x18\x01 \x01(\v2\x17.ichor.v1alpha1.MachineR\amachine\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged\"\x8c\x01\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"d\n" +
+	"\x11DiffConfigRequest\x123\n" +
+	"\acluster\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\acluster\x12\x1a\n" +
+	"\bmachines\x18\x02 \x03(\tR\bmachines\"L\n" +
+	"\x12DiffConfigResponse\x126\n" +
+	"\bmachines\x18\x01 \x03(\v2\x1a.ichor.v1alpha1.ConfigDiffR\bmachines\"\xe6\x01\n" +
+	"\n" +
+	"ConfigDiff\x123\n" +
+	"\amachine\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\amachine\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12/\n" +
+	"\x04role\x18\x03 \x01(\x0e2\x1b.ichor.v1alpha1.MachineRoleR\x04role\x12\x16\n" +
+	"\x06effect\x18\x04 \x01(\tR\x06effect\x12\x12\n" +
+	"\x04diff\x18\x05 \x01(\tR\x04diff\x12\x18\n" +
+	"\apending\x18\x06 \x01(\tR\apending\x12\x18\n" +
+	"\atrouble\x18\a \x01(\tR\atrouble\"\x8c\x01\n" +
 	"\x14WatchClustersRequest\x125\n" +
 	"\x06filter\x18\x01 \x01(\v2\x1d.ichor.v1alpha1.ClusterFilterR\x06filter\x12!\n" +
 	"\fresume_token\x18\x02 \x01(\tR\vresumeToken\x12\x1a\n" +
@@ -2115,7 +2325,7 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\vClusterMode\x12\x1c\n" +
 	"\x18CLUSTER_MODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CLUSTER_MODE_IMPORTED\x10\x01\x12\x18\n" +
-	"\x14CLUSTER_MODE_ADOPTED\x10\x022\x84\x06\n" +
+	"\x14CLUSTER_MODE_ADOPTED\x10\x022\xde\x06\n" +
 	"\x0eClusterService\x12^\n" +
 	"\fListClusters\x12#.ichor.v1alpha1.ListClustersRequest\x1a$.ichor.v1alpha1.ListClustersResponse\"\x03\x90\x02\x01\x12X\n" +
 	"\n" +
@@ -2124,7 +2334,9 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\rImportCluster\x12$.ichor.v1alpha1.ImportClusterRequest\x1a%.ichor.v1alpha1.ImportClusterResponse\x12\\\n" +
 	"\rForgetCluster\x12$.ichor.v1alpha1.ForgetClusterRequest\x1a%.ichor.v1alpha1.ForgetClusterResponse\x12V\n" +
 	"\vHoldMachine\x12\".ichor.v1alpha1.HoldMachineRequest\x1a#.ichor.v1alpha1.HoldMachineResponse\x12_\n" +
-	"\x0eApproveMachine\x12%.ichor.v1alpha1.ApproveMachineRequest\x1a&.ichor.v1alpha1.ApproveMachineResponse\x12c\n" +
+	"\x0eApproveMachine\x12%.ichor.v1alpha1.ApproveMachineRequest\x1a&.ichor.v1alpha1.ApproveMachineResponse\x12X\n" +
+	"\n" +
+	"DiffConfig\x12!.ichor.v1alpha1.DiffConfigRequest\x1a\".ichor.v1alpha1.DiffConfigResponse\"\x03\x90\x02\x01\x12c\n" +
 	"\rWatchClusters\x12$.ichor.v1alpha1.WatchClustersRequest\x1a%.ichor.v1alpha1.WatchClustersResponse\"\x03\x90\x02\x010\x01B<Z:ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1;ichorv1alpha1b\x06proto3"
 
 var (
@@ -2140,7 +2352,7 @@ func file_ichor_v1alpha1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_ichor_v1alpha1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ichor_v1alpha1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_ichor_v1alpha1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_ichor_v1alpha1_cluster_proto_goTypes = []any{
 	(ClusterMode)(0),               // 0: ichor.v1alpha1.ClusterMode
 	(*Cluster)(nil),                // 1: ichor.v1alpha1.Cluster
@@ -2164,103 +2376,112 @@ var file_ichor_v1alpha1_cluster_proto_goTypes = []any{
 	(*HoldMachineResponse)(nil),    // 19: ichor.v1alpha1.HoldMachineResponse
 	(*ApproveMachineRequest)(nil),  // 20: ichor.v1alpha1.ApproveMachineRequest
 	(*ApproveMachineResponse)(nil), // 21: ichor.v1alpha1.ApproveMachineResponse
-	(*WatchClustersRequest)(nil),   // 22: ichor.v1alpha1.WatchClustersRequest
-	(*WatchClustersResponse)(nil),  // 23: ichor.v1alpha1.WatchClustersResponse
-	nil,                            // 24: ichor.v1alpha1.Cluster.LabelsEntry
-	nil,                            // 25: ichor.v1alpha1.Machine.LabelsEntry
-	nil,                            // 26: ichor.v1alpha1.ImportClusterRequest.LabelsEntry
-	(*Reference)(nil),              // 27: ichor.v1alpha1.Reference
-	(Attention)(0),                 // 28: ichor.v1alpha1.Attention
-	(*OperationTarget)(nil),        // 29: ichor.v1alpha1.OperationTarget
-	(*Condition)(nil),              // 30: ichor.v1alpha1.Condition
-	(*timestamppb.Timestamp)(nil),  // 31: google.protobuf.Timestamp
-	(OperationKind)(0),             // 32: ichor.v1alpha1.OperationKind
-	(OperationPhase)(0),            // 33: ichor.v1alpha1.OperationPhase
-	(MachineRole)(0),               // 34: ichor.v1alpha1.MachineRole
-	(*Page)(nil),                   // 35: ichor.v1alpha1.Page
-	(*Failure)(nil),                // 36: ichor.v1alpha1.Failure
-	(*Synced)(nil),                 // 37: ichor.v1alpha1.Synced
-	(*Reset)(nil),                  // 38: ichor.v1alpha1.Reset
-	(*Heartbeat)(nil),              // 39: ichor.v1alpha1.Heartbeat
+	(*DiffConfigRequest)(nil),      // 22: ichor.v1alpha1.DiffConfigRequest
+	(*DiffConfigResponse)(nil),     // 23: ichor.v1alpha1.DiffConfigResponse
+	(*ConfigDiff)(nil),             // 24: ichor.v1alpha1.ConfigDiff
+	(*WatchClustersRequest)(nil),   // 25: ichor.v1alpha1.WatchClustersRequest
+	(*WatchClustersResponse)(nil),  // 26: ichor.v1alpha1.WatchClustersResponse
+	nil,                            // 27: ichor.v1alpha1.Cluster.LabelsEntry
+	nil,                            // 28: ichor.v1alpha1.Machine.LabelsEntry
+	nil,                            // 29: ichor.v1alpha1.ImportClusterRequest.LabelsEntry
+	(*Reference)(nil),              // 30: ichor.v1alpha1.Reference
+	(Attention)(0),                 // 31: ichor.v1alpha1.Attention
+	(*OperationTarget)(nil),        // 32: ichor.v1alpha1.OperationTarget
+	(*Condition)(nil),              // 33: ichor.v1alpha1.Condition
+	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
+	(OperationKind)(0),             // 35: ichor.v1alpha1.OperationKind
+	(OperationPhase)(0),            // 36: ichor.v1alpha1.OperationPhase
+	(MachineRole)(0),               // 37: ichor.v1alpha1.MachineRole
+	(*Page)(nil),                   // 38: ichor.v1alpha1.Page
+	(*Failure)(nil),                // 39: ichor.v1alpha1.Failure
+	(*Synced)(nil),                 // 40: ichor.v1alpha1.Synced
+	(*Reset)(nil),                  // 41: ichor.v1alpha1.Reset
+	(*Heartbeat)(nil),              // 42: ichor.v1alpha1.Heartbeat
 }
 var file_ichor_v1alpha1_cluster_proto_depIdxs = []int32{
-	27, // 0: ichor.v1alpha1.Cluster.ref:type_name -> ichor.v1alpha1.Reference
-	24, // 1: ichor.v1alpha1.Cluster.labels:type_name -> ichor.v1alpha1.Cluster.LabelsEntry
+	30, // 0: ichor.v1alpha1.Cluster.ref:type_name -> ichor.v1alpha1.Reference
+	27, // 1: ichor.v1alpha1.Cluster.labels:type_name -> ichor.v1alpha1.Cluster.LabelsEntry
 	0,  // 2: ichor.v1alpha1.Cluster.mode:type_name -> ichor.v1alpha1.ClusterMode
-	28, // 3: ichor.v1alpha1.Cluster.attention:type_name -> ichor.v1alpha1.Attention
-	29, // 4: ichor.v1alpha1.Cluster.desired:type_name -> ichor.v1alpha1.OperationTarget
+	31, // 3: ichor.v1alpha1.Cluster.attention:type_name -> ichor.v1alpha1.Attention
+	32, // 4: ichor.v1alpha1.Cluster.desired:type_name -> ichor.v1alpha1.OperationTarget
 	2,  // 5: ichor.v1alpha1.Cluster.talos_versions:type_name -> ichor.v1alpha1.VersionRange
 	2,  // 6: ichor.v1alpha1.Cluster.kubernetes_versions:type_name -> ichor.v1alpha1.VersionRange
-	30, // 7: ichor.v1alpha1.Cluster.conditions:type_name -> ichor.v1alpha1.Condition
+	33, // 7: ichor.v1alpha1.Cluster.conditions:type_name -> ichor.v1alpha1.Condition
 	3,  // 8: ichor.v1alpha1.Cluster.lock:type_name -> ichor.v1alpha1.LockHolder
 	4,  // 9: ichor.v1alpha1.Cluster.operations:type_name -> ichor.v1alpha1.OperationSummary
 	5,  // 10: ichor.v1alpha1.Cluster.drift:type_name -> ichor.v1alpha1.Drift
-	31, // 11: ichor.v1alpha1.Cluster.create_time:type_name -> google.protobuf.Timestamp
-	27, // 12: ichor.v1alpha1.LockHolder.operation:type_name -> ichor.v1alpha1.Reference
-	31, // 13: ichor.v1alpha1.LockHolder.since:type_name -> google.protobuf.Timestamp
-	27, // 14: ichor.v1alpha1.OperationSummary.ref:type_name -> ichor.v1alpha1.Reference
-	32, // 15: ichor.v1alpha1.OperationSummary.kind:type_name -> ichor.v1alpha1.OperationKind
-	33, // 16: ichor.v1alpha1.OperationSummary.phase:type_name -> ichor.v1alpha1.OperationPhase
-	31, // 17: ichor.v1alpha1.OperationSummary.start_time:type_name -> google.protobuf.Timestamp
-	28, // 18: ichor.v1alpha1.OperationSummary.attention:type_name -> ichor.v1alpha1.Attention
-	27, // 19: ichor.v1alpha1.Machine.ref:type_name -> ichor.v1alpha1.Reference
-	27, // 20: ichor.v1alpha1.Machine.cluster:type_name -> ichor.v1alpha1.Reference
-	34, // 21: ichor.v1alpha1.Machine.role:type_name -> ichor.v1alpha1.MachineRole
-	30, // 22: ichor.v1alpha1.Machine.conditions:type_name -> ichor.v1alpha1.Condition
-	27, // 23: ichor.v1alpha1.Machine.operation:type_name -> ichor.v1alpha1.Reference
-	31, // 24: ichor.v1alpha1.Machine.create_time:type_name -> google.protobuf.Timestamp
-	28, // 25: ichor.v1alpha1.Machine.attention:type_name -> ichor.v1alpha1.Attention
-	25, // 26: ichor.v1alpha1.Machine.labels:type_name -> ichor.v1alpha1.Machine.LabelsEntry
-	28, // 27: ichor.v1alpha1.ClusterFilter.min_attention:type_name -> ichor.v1alpha1.Attention
-	27, // 28: ichor.v1alpha1.ClusterFilter.names:type_name -> ichor.v1alpha1.Reference
+	34, // 11: ichor.v1alpha1.Cluster.create_time:type_name -> google.protobuf.Timestamp
+	30, // 12: ichor.v1alpha1.LockHolder.operation:type_name -> ichor.v1alpha1.Reference
+	34, // 13: ichor.v1alpha1.LockHolder.since:type_name -> google.protobuf.Timestamp
+	30, // 14: ichor.v1alpha1.OperationSummary.ref:type_name -> ichor.v1alpha1.Reference
+	35, // 15: ichor.v1alpha1.OperationSummary.kind:type_name -> ichor.v1alpha1.OperationKind
+	36, // 16: ichor.v1alpha1.OperationSummary.phase:type_name -> ichor.v1alpha1.OperationPhase
+	34, // 17: ichor.v1alpha1.OperationSummary.start_time:type_name -> google.protobuf.Timestamp
+	31, // 18: ichor.v1alpha1.OperationSummary.attention:type_name -> ichor.v1alpha1.Attention
+	30, // 19: ichor.v1alpha1.Machine.ref:type_name -> ichor.v1alpha1.Reference
+	30, // 20: ichor.v1alpha1.Machine.cluster:type_name -> ichor.v1alpha1.Reference
+	37, // 21: ichor.v1alpha1.Machine.role:type_name -> ichor.v1alpha1.MachineRole
+	33, // 22: ichor.v1alpha1.Machine.conditions:type_name -> ichor.v1alpha1.Condition
+	30, // 23: ichor.v1alpha1.Machine.operation:type_name -> ichor.v1alpha1.Reference
+	34, // 24: ichor.v1alpha1.Machine.create_time:type_name -> google.protobuf.Timestamp
+	31, // 25: ichor.v1alpha1.Machine.attention:type_name -> ichor.v1alpha1.Attention
+	28, // 26: ichor.v1alpha1.Machine.labels:type_name -> ichor.v1alpha1.Machine.LabelsEntry
+	31, // 27: ichor.v1alpha1.ClusterFilter.min_attention:type_name -> ichor.v1alpha1.Attention
+	30, // 28: ichor.v1alpha1.ClusterFilter.names:type_name -> ichor.v1alpha1.Reference
 	7,  // 29: ichor.v1alpha1.ListClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
-	35, // 30: ichor.v1alpha1.ListClustersRequest.page:type_name -> ichor.v1alpha1.Page
+	38, // 30: ichor.v1alpha1.ListClustersRequest.page:type_name -> ichor.v1alpha1.Page
 	1,  // 31: ichor.v1alpha1.ListClustersResponse.clusters:type_name -> ichor.v1alpha1.Cluster
-	36, // 32: ichor.v1alpha1.ListClustersResponse.failures:type_name -> ichor.v1alpha1.Failure
-	27, // 33: ichor.v1alpha1.GetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	39, // 32: ichor.v1alpha1.ListClustersResponse.failures:type_name -> ichor.v1alpha1.Failure
+	30, // 33: ichor.v1alpha1.GetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
 	1,  // 34: ichor.v1alpha1.GetClusterResponse.cluster:type_name -> ichor.v1alpha1.Cluster
 	6,  // 35: ichor.v1alpha1.GetClusterResponse.machines:type_name -> ichor.v1alpha1.Machine
-	27, // 36: ichor.v1alpha1.ListMachinesRequest.clusters:type_name -> ichor.v1alpha1.Reference
-	35, // 37: ichor.v1alpha1.ListMachinesRequest.page:type_name -> ichor.v1alpha1.Page
+	30, // 36: ichor.v1alpha1.ListMachinesRequest.clusters:type_name -> ichor.v1alpha1.Reference
+	38, // 37: ichor.v1alpha1.ListMachinesRequest.page:type_name -> ichor.v1alpha1.Page
 	6,  // 38: ichor.v1alpha1.ListMachinesResponse.machines:type_name -> ichor.v1alpha1.Machine
-	36, // 39: ichor.v1alpha1.ListMachinesResponse.failures:type_name -> ichor.v1alpha1.Failure
-	27, // 40: ichor.v1alpha1.ImportClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
-	26, // 41: ichor.v1alpha1.ImportClusterRequest.labels:type_name -> ichor.v1alpha1.ImportClusterRequest.LabelsEntry
+	39, // 39: ichor.v1alpha1.ListMachinesResponse.failures:type_name -> ichor.v1alpha1.Failure
+	30, // 40: ichor.v1alpha1.ImportClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	29, // 41: ichor.v1alpha1.ImportClusterRequest.labels:type_name -> ichor.v1alpha1.ImportClusterRequest.LabelsEntry
 	1,  // 42: ichor.v1alpha1.ImportClusterResponse.cluster:type_name -> ichor.v1alpha1.Cluster
-	27, // 43: ichor.v1alpha1.ForgetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
-	27, // 44: ichor.v1alpha1.HoldMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
+	30, // 43: ichor.v1alpha1.ForgetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	30, // 44: ichor.v1alpha1.HoldMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
 	6,  // 45: ichor.v1alpha1.HoldMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
-	27, // 46: ichor.v1alpha1.ApproveMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
+	30, // 46: ichor.v1alpha1.ApproveMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
 	6,  // 47: ichor.v1alpha1.ApproveMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
-	7,  // 48: ichor.v1alpha1.WatchClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
-	1,  // 49: ichor.v1alpha1.WatchClustersResponse.changed:type_name -> ichor.v1alpha1.Cluster
-	27, // 50: ichor.v1alpha1.WatchClustersResponse.removed:type_name -> ichor.v1alpha1.Reference
-	37, // 51: ichor.v1alpha1.WatchClustersResponse.synced:type_name -> ichor.v1alpha1.Synced
-	38, // 52: ichor.v1alpha1.WatchClustersResponse.reset:type_name -> ichor.v1alpha1.Reset
-	39, // 53: ichor.v1alpha1.WatchClustersResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
-	6,  // 54: ichor.v1alpha1.WatchClustersResponse.machine_changed:type_name -> ichor.v1alpha1.Machine
-	27, // 55: ichor.v1alpha1.WatchClustersResponse.machine_removed:type_name -> ichor.v1alpha1.Reference
-	8,  // 56: ichor.v1alpha1.ClusterService.ListClusters:input_type -> ichor.v1alpha1.ListClustersRequest
-	10, // 57: ichor.v1alpha1.ClusterService.GetCluster:input_type -> ichor.v1alpha1.GetClusterRequest
-	12, // 58: ichor.v1alpha1.ClusterService.ListMachines:input_type -> ichor.v1alpha1.ListMachinesRequest
-	14, // 59: ichor.v1alpha1.ClusterService.ImportCluster:input_type -> ichor.v1alpha1.ImportClusterRequest
-	16, // 60: ichor.v1alpha1.ClusterService.ForgetCluster:input_type -> ichor.v1alpha1.ForgetClusterRequest
-	18, // 61: ichor.v1alpha1.ClusterService.HoldMachine:input_type -> ichor.v1alpha1.HoldMachineRequest
-	20, // 62: ichor.v1alpha1.ClusterService.ApproveMachine:input_type -> ichor.v1alpha1.ApproveMachineRequest
-	22, // 63: ichor.v1alpha1.ClusterService.WatchClusters:input_type -> ichor.v1alpha1.WatchClustersRequest
-	9,  // 64: ichor.v1alpha1.ClusterService.ListClusters:output_type -> ichor.v1alpha1.ListClustersResponse
-	11, // 65: ichor.v1alpha1.ClusterService.GetCluster:output_type -> ichor.v1alpha1.GetClusterResponse
-	13, // 66: ichor.v1alpha1.ClusterService.ListMachines:output_type -> ichor.v1alpha1.ListMachinesResponse
-	15, // 67: ichor.v1alpha1.ClusterService.ImportCluster:output_type -> ichor.v1alpha1.ImportClusterResponse
-	17, // 68: ichor.v1alpha1.ClusterService.ForgetCluster:output_type -> ichor.v1alpha1.ForgetClusterResponse
-	19, // 69: ichor.v1alpha1.ClusterService.HoldMachine:output_type -> ichor.v1alpha1.HoldMachineResponse
-	21, // 70: ichor.v1alpha1.ClusterService.ApproveMachine:output_type -> ichor.v1alpha1.ApproveMachineResponse
-	23, // 71: ichor.v1alpha1.ClusterService.WatchClusters:output_type -> ichor.v1alpha1.WatchClustersResponse
-	64, // [64:72] is the sub-list for method output_type
-	56, // [56:64] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	30, // 48: ichor.v1alpha1.DiffConfigRequest.cluster:type_name -> ichor.v1alpha1.Reference
+	24, // 49: ichor.v1alpha1.DiffConfigResponse.machines:type_name -> ichor.v1alpha1.ConfigDiff
+	30, // 50: ichor.v1alpha1.ConfigDiff.machine:type_name -> ichor.v1alpha1.Reference
+	37, // 51: ichor.v1alpha1.ConfigDiff.role:type_name -> ichor.v1alpha1.MachineRole
+	7,  // 52: ichor.v1alpha1.WatchClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
+	1,  // 53: ichor.v1alpha1.WatchClustersResponse.changed:type_name -> ichor.v1alpha1.Cluster
+	30, // 54: ichor.v1alpha1.WatchClustersResponse.removed:type_name -> ichor.v1alpha1.Reference
+	40, // 55: ichor.v1alpha1.WatchClustersResponse.synced:type_name -> ichor.v1alpha1.Synced
+	41, // 56: ichor.v1alpha1.WatchClustersResponse.reset:type_name -> ichor.v1alpha1.Reset
+	42, // 57: ichor.v1alpha1.WatchClustersResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
+	6,  // 58: ichor.v1alpha1.WatchClustersResponse.machine_changed:type_name -> ichor.v1alpha1.Machine
+	30, // 59: ichor.v1alpha1.WatchClustersResponse.machine_removed:type_name -> ichor.v1alpha1.Reference
+	8,  // 60: ichor.v1alpha1.ClusterService.ListClusters:input_type -> ichor.v1alpha1.ListClustersRequest
+	10, // 61: ichor.v1alpha1.ClusterService.GetCluster:input_type -> ichor.v1alpha1.GetClusterRequest
+	12, // 62: ichor.v1alpha1.ClusterService.ListMachines:input_type -> ichor.v1alpha1.ListMachinesRequest
+	14, // 63: ichor.v1alpha1.ClusterService.ImportCluster:input_type -> ichor.v1alpha1.ImportClusterRequest
+	16, // 64: ichor.v1alpha1.ClusterService.ForgetCluster:input_type -> ichor.v1alpha1.ForgetClusterRequest
+	18, // 65: ichor.v1alpha1.ClusterService.HoldMachine:input_type -> ichor.v1alpha1.HoldMachineRequest
+	20, // 66: ichor.v1alpha1.ClusterService.ApproveMachine:input_type -> ichor.v1alpha1.ApproveMachineRequest
+	22, // 67: ichor.v1alpha1.ClusterService.DiffConfig:input_type -> ichor.v1alpha1.DiffConfigRequest
+	25, // 68: ichor.v1alpha1.ClusterService.WatchClusters:input_type -> ichor.v1alpha1.WatchClustersRequest
+	9,  // 69: ichor.v1alpha1.ClusterService.ListClusters:output_type -> ichor.v1alpha1.ListClustersResponse
+	11, // 70: ichor.v1alpha1.ClusterService.GetCluster:output_type -> ichor.v1alpha1.GetClusterResponse
+	13, // 71: ichor.v1alpha1.ClusterService.ListMachines:output_type -> ichor.v1alpha1.ListMachinesResponse
+	15, // 72: ichor.v1alpha1.ClusterService.ImportCluster:output_type -> ichor.v1alpha1.ImportClusterResponse
+	17, // 73: ichor.v1alpha1.ClusterService.ForgetCluster:output_type -> ichor.v1alpha1.ForgetClusterResponse
+	19, // 74: ichor.v1alpha1.ClusterService.HoldMachine:output_type -> ichor.v1alpha1.HoldMachineResponse
+	21, // 75: ichor.v1alpha1.ClusterService.ApproveMachine:output_type -> ichor.v1alpha1.ApproveMachineResponse
+	23, // 76: ichor.v1alpha1.ClusterService.DiffConfig:output_type -> ichor.v1alpha1.DiffConfigResponse
+	26, // 77: ichor.v1alpha1.ClusterService.WatchClusters:output_type -> ichor.v1alpha1.WatchClustersResponse
+	69, // [69:78] is the sub-list for method output_type
+	60, // [60:69] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_ichor_v1alpha1_cluster_proto_init() }
@@ -2270,7 +2491,7 @@ func file_ichor_v1alpha1_cluster_proto_init() {
 	}
 	file_ichor_v1alpha1_operation_proto_init()
 	file_ichor_v1alpha1_types_proto_init()
-	file_ichor_v1alpha1_cluster_proto_msgTypes[22].OneofWrappers = []any{
+	file_ichor_v1alpha1_cluster_proto_msgTypes[25].OneofWrappers = []any{
 		(*WatchClustersResponse_Changed)(nil),
 		(*WatchClustersResponse_Removed)(nil),
 		(*WatchClustersResponse_Synced)(nil),
@@ -2285,7 +2506,7 @@ func file_ichor_v1alpha1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ichor_v1alpha1_cluster_proto_rawDesc), len(file_ichor_v1alpha1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   26,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -382,12 +382,18 @@ func (x *GateOverride) GetReason() string {
 // NodeParameters are the parameters of kind node.
 type NodeParameters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// machine is the name of the TalosMachine, or of its Node.
+	// machine is the name of the TalosMachine, or of its Node. Action EtcdDefrag without one takes every member of etcd.
 	Machine string `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
 	// action is Reboot, Shutdown, RestartService, EtcdDefrag, EtcdForfeitLeadership or Reset.
 	Action string `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
 	// reboot_mode is Default, PowerCycle or Force; empty is Default.
-	RebootMode    string `protobuf:"bytes,3,opt,name=reboot_mode,json=rebootMode,proto3" json:"reboot_mode,omitempty"`
+	RebootMode string `protobuf:"bytes,3,opt,name=reboot_mode,json=rebootMode,proto3" json:"reboot_mode,omitempty"`
+	// service is what action RestartService restarts: kubelet, or ext- and the name of an extension's service.
+	Service string `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
+	// reset says how action Reset resets the machine.
+	Reset_ *ResetParameters `protobuf:"bytes,5,opt,name=reset,proto3" json:"reset,omitempty"`
+	// alarms is what becomes of etcd's alarms with action EtcdDefrag: Keep or Disarm; empty is Keep.
+	Alarms        string `protobuf:"bytes,6,opt,name=alarms,proto3" json:"alarms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,12 +449,200 @@ func (x *NodeParameters) GetRebootMode() string {
 	return ""
 }
 
+func (x *NodeParameters) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *NodeParameters) GetReset_() *ResetParameters {
+	if x != nil {
+		return x.Reset_
+	}
+	return nil
+}
+
+func (x *NodeParameters) GetAlarms() string {
+	if x != nil {
+		return x.Alarms
+	}
+	return ""
+}
+
+// ResetParameters say how a machine is reset.
+type ResetParameters struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// manner is Graceful or Forced; empty is Graceful.
+	Manner string `protobuf:"bytes,1,opt,name=manner,proto3" json:"manner,omitempty"`
+	// wipe is System, UserVolumes, or both; nothing is System.
+	Wipe []string `protobuf:"bytes,2,rep,name=wipe,proto3" json:"wipe,omitempty"`
+	// after is Reboot or PowerOff; empty is Reboot.
+	After         string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetParameters) Reset() {
+	*x = ResetParameters{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetParameters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetParameters) ProtoMessage() {}
+
+func (x *ResetParameters) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetParameters.ProtoReflect.Descriptor instead.
+func (*ResetParameters) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ResetParameters) GetManner() string {
+	if x != nil {
+		return x.Manner
+	}
+	return ""
+}
+
+func (x *ResetParameters) GetWipe() []string {
+	if x != nil {
+		return x.Wipe
+	}
+	return nil
+}
+
+func (x *ResetParameters) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+// ConfigParameters are what kind config needs.
+type ConfigParameters struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// machines limits the roll-out to these TalosMachines, or Nodes; nothing means all.
+	Machines      []string `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigParameters) Reset() {
+	*x = ConfigParameters{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigParameters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigParameters) ProtoMessage() {}
+
+func (x *ConfigParameters) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigParameters.ProtoReflect.Descriptor instead.
+func (*ConfigParameters) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ConfigParameters) GetMachines() []string {
+	if x != nil {
+		return x.Machines
+	}
+	return nil
+}
+
+// ShutdownParameters are what kind shutdown needs.
+type ShutdownParameters struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// action is Stop or Start.
+	Action string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
+	// snapshot goes with Stop and has to be said: Take stores a snapshot of etcd first, None keeps nothing.
+	Snapshot      string `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShutdownParameters) Reset() {
+	*x = ShutdownParameters{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShutdownParameters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShutdownParameters) ProtoMessage() {}
+
+func (x *ShutdownParameters) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShutdownParameters.ProtoReflect.Descriptor instead.
+func (*ShutdownParameters) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ShutdownParameters) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *ShutdownParameters) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
 // OperationParameters are what a kind needs to know. At most one is set, and it is that of the kind.
 type OperationParameters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Parameters:
 	//
 	//	*OperationParameters_Node
+	//	*OperationParameters_Config
+	//	*OperationParameters_Shutdown
 	Parameters    isOperationParameters_Parameters `protobuf_oneof:"parameters"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -456,7 +650,7 @@ type OperationParameters struct {
 
 func (x *OperationParameters) Reset() {
 	*x = OperationParameters{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[2]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -468,7 +662,7 @@ func (x *OperationParameters) String() string {
 func (*OperationParameters) ProtoMessage() {}
 
 func (x *OperationParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[2]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -481,7 +675,7 @@ func (x *OperationParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationParameters.ProtoReflect.Descriptor instead.
 func (*OperationParameters) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{2}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *OperationParameters) GetParameters() isOperationParameters_Parameters {
@@ -500,6 +694,24 @@ func (x *OperationParameters) GetNode() *NodeParameters {
 	return nil
 }
 
+func (x *OperationParameters) GetConfig() *ConfigParameters {
+	if x != nil {
+		if x, ok := x.Parameters.(*OperationParameters_Config); ok {
+			return x.Config
+		}
+	}
+	return nil
+}
+
+func (x *OperationParameters) GetShutdown() *ShutdownParameters {
+	if x != nil {
+		if x, ok := x.Parameters.(*OperationParameters_Shutdown); ok {
+			return x.Shutdown
+		}
+	}
+	return nil
+}
+
 type isOperationParameters_Parameters interface {
 	isOperationParameters_Parameters()
 }
@@ -508,7 +720,19 @@ type OperationParameters_Node struct {
 	Node *NodeParameters `protobuf:"bytes,1,opt,name=node,proto3,oneof"`
 }
 
+type OperationParameters_Config struct {
+	Config *ConfigParameters `protobuf:"bytes,2,opt,name=config,proto3,oneof"`
+}
+
+type OperationParameters_Shutdown struct {
+	Shutdown *ShutdownParameters `protobuf:"bytes,3,opt,name=shutdown,proto3,oneof"`
+}
+
 func (*OperationParameters_Node) isOperationParameters_Parameters() {}
+
+func (*OperationParameters_Config) isOperationParameters_Parameters() {}
+
+func (*OperationParameters_Shutdown) isOperationParameters_Parameters() {}
 
 // Operation is one action on one cluster, and the record of it.
 type Operation struct {
@@ -559,7 +783,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[3]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +795,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[3]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +808,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{3}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Operation) GetRef() *Reference {
@@ -817,7 +1041,7 @@ type OperationUnit struct {
 
 func (x *OperationUnit) Reset() {
 	*x = OperationUnit{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[4]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +1053,7 @@ func (x *OperationUnit) String() string {
 func (*OperationUnit) ProtoMessage() {}
 
 func (x *OperationUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[4]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +1066,7 @@ func (x *OperationUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationUnit.ProtoReflect.Descriptor instead.
 func (*OperationUnit) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{4}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OperationUnit) GetName() string {
@@ -915,7 +1139,7 @@ type OperationStep struct {
 
 func (x *OperationStep) Reset() {
 	*x = OperationStep{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1151,7 @@ func (x *OperationStep) String() string {
 func (*OperationStep) ProtoMessage() {}
 
 func (x *OperationStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1164,7 @@ func (x *OperationStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationStep.ProtoReflect.Descriptor instead.
 func (*OperationStep) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{5}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OperationStep) GetName() string {
@@ -989,7 +1213,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1225,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1238,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{6}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Answer) GetDoing() string {
@@ -1081,14 +1305,16 @@ type Plan struct {
 	// command is the command line that starts the same.
 	Command string `protobuf:"bytes,16,opt,name=command,proto3" json:"command,omitempty"`
 	// live_gates are judged when the operation starts, and not by the plan.
-	LiveGates     []string `protobuf:"bytes,17,rep,name=live_gates,json=liveGates,proto3" json:"live_gates,omitempty"`
+	LiveGates []string `protobuf:"bytes,17,rep,name=live_gates,json=liveGates,proto3" json:"live_gates,omitempty"`
+	// losses are what is gone for good afterwards.
+	Losses        []string `protobuf:"bytes,18,rep,name=losses,proto3" json:"losses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1326,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1339,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{7}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Plan) GetCluster() *Reference {
@@ -1235,6 +1461,13 @@ func (x *Plan) GetLiveGates() []string {
 	return nil
 }
 
+func (x *Plan) GetLosses() []string {
+	if x != nil {
+		return x.Losses
+	}
+	return nil
+}
+
 // PlanStage is a part of an operation that is over on all its units before the next begins.
 type PlanStage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1249,7 +1482,7 @@ type PlanStage struct {
 
 func (x *PlanStage) Reset() {
 	*x = PlanStage{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1494,7 @@ func (x *PlanStage) String() string {
 func (*PlanStage) ProtoMessage() {}
 
 func (x *PlanStage) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1507,7 @@ func (x *PlanStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStage.ProtoReflect.Descriptor instead.
 func (*PlanStage) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{8}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PlanStage) GetName() string {
@@ -1308,7 +1541,7 @@ type PlanGroup struct {
 
 func (x *PlanGroup) Reset() {
 	*x = PlanGroup{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1553,7 @@ func (x *PlanGroup) String() string {
 func (*PlanGroup) ProtoMessage() {}
 
 func (x *PlanGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,7 +1566,7 @@ func (x *PlanGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanGroup.ProtoReflect.Descriptor instead.
 func (*PlanGroup) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{9}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PlanGroup) GetMachines() []*PlanMachine {
@@ -1350,15 +1583,19 @@ type PlanMachine struct {
 	Node  string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	Role  MachineRole            `protobuf:"varint,3,opt,name=role,proto3,enum=ichor.v1alpha1.MachineRole" json:"role,omitempty"`
 	// current is what it runs, target what it will run.
-	Current       *OperationTarget `protobuf:"bytes,4,opt,name=current,proto3" json:"current,omitempty"`
-	Target        *OperationTarget `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
+	Current *OperationTarget `protobuf:"bytes,4,opt,name=current,proto3" json:"current,omitempty"`
+	Target  *OperationTarget `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
+	// effect is what this machine goes through, where that differs from machine to machine.
+	Effect Effect `protobuf:"varint,6,opt,name=effect,proto3,enum=ichor.v1alpha1.Effect" json:"effect,omitempty"`
+	// diff is what changes in its machine config, with secrets masked.
+	Diff          string `protobuf:"bytes,7,opt,name=diff,proto3" json:"diff,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlanMachine) Reset() {
 	*x = PlanMachine{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1607,7 @@ func (x *PlanMachine) String() string {
 func (*PlanMachine) ProtoMessage() {}
 
 func (x *PlanMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1620,7 @@ func (x *PlanMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMachine.ProtoReflect.Descriptor instead.
 func (*PlanMachine) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{10}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PlanMachine) GetName() string {
@@ -1421,6 +1658,20 @@ func (x *PlanMachine) GetTarget() *OperationTarget {
 	return nil
 }
 
+func (x *PlanMachine) GetEffect() Effect {
+	if x != nil {
+		return x.Effect
+	}
+	return Effect_EFFECT_UNSPECIFIED
+}
+
+func (x *PlanMachine) GetDiff() string {
+	if x != nil {
+		return x.Diff
+	}
+	return ""
+}
+
 // Refusal is why an operation must not start.
 type Refusal struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1436,7 +1687,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1699,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1712,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{11}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Refusal) GetGate() string {
@@ -1502,7 +1753,7 @@ type Refusals struct {
 
 func (x *Refusals) Reset() {
 	*x = Refusals{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1765,7 @@ func (x *Refusals) String() string {
 func (*Refusals) ProtoMessage() {}
 
 func (x *Refusals) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1778,7 @@ func (x *Refusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
 func (*Refusals) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{12}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Refusals) GetRefusals() []*Refusal {
@@ -1552,7 +1803,7 @@ type PartlyDone struct {
 
 func (x *PartlyDone) Reset() {
 	*x = PartlyDone{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1815,7 @@ func (x *PartlyDone) String() string {
 func (*PartlyDone) ProtoMessage() {}
 
 func (x *PartlyDone) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1828,7 @@ func (x *PartlyDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartlyDone.ProtoReflect.Descriptor instead.
 func (*PartlyDone) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{13}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PartlyDone) GetDone() string {
@@ -1613,7 +1864,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1876,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1889,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{14}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Warning) GetCode() string {
@@ -1678,7 +1929,7 @@ type OperationFilter struct {
 
 func (x *OperationFilter) Reset() {
 	*x = OperationFilter{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +1941,7 @@ func (x *OperationFilter) String() string {
 func (*OperationFilter) ProtoMessage() {}
 
 func (x *OperationFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1703,7 +1954,7 @@ func (x *OperationFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationFilter.ProtoReflect.Descriptor instead.
 func (*OperationFilter) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{15}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OperationFilter) GetClusters() []*Reference {
@@ -1775,7 +2026,7 @@ type ListOperationsRequest struct {
 
 func (x *ListOperationsRequest) Reset() {
 	*x = ListOperationsRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +2038,7 @@ func (x *ListOperationsRequest) String() string {
 func (*ListOperationsRequest) ProtoMessage() {}
 
 func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +2051,7 @@ func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{16}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListOperationsRequest) GetFilter() *OperationFilter {
@@ -1839,7 +2090,7 @@ type ListOperationsResponse struct {
 
 func (x *ListOperationsResponse) Reset() {
 	*x = ListOperationsResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +2102,7 @@ func (x *ListOperationsResponse) String() string {
 func (*ListOperationsResponse) ProtoMessage() {}
 
 func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +2115,7 @@ func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{17}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListOperationsResponse) GetOperations() []*Operation {
@@ -1911,7 +2162,7 @@ type GetOperationRequest struct {
 
 func (x *GetOperationRequest) Reset() {
 	*x = GetOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2174,7 @@ func (x *GetOperationRequest) String() string {
 func (*GetOperationRequest) ProtoMessage() {}
 
 func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2187,7 @@ func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
 func (*GetOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{18}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetOperationRequest) GetRef() *Reference {
@@ -1957,7 +2208,7 @@ type GetOperationResponse struct {
 
 func (x *GetOperationResponse) Reset() {
 	*x = GetOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2220,7 @@ func (x *GetOperationResponse) String() string {
 func (*GetOperationResponse) ProtoMessage() {}
 
 func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,7 +2233,7 @@ func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationResponse.ProtoReflect.Descriptor instead.
 func (*GetOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{19}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetOperationResponse) GetOperation() *Operation {
@@ -2014,7 +2265,7 @@ type OperationEvent struct {
 
 func (x *OperationEvent) Reset() {
 	*x = OperationEvent{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2277,7 @@ func (x *OperationEvent) String() string {
 func (*OperationEvent) ProtoMessage() {}
 
 func (x *OperationEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2290,7 @@ func (x *OperationEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationEvent.ProtoReflect.Descriptor instead.
 func (*OperationEvent) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{20}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *OperationEvent) GetTime() *timestamppb.Timestamp {
@@ -2094,7 +2345,7 @@ type OperationOrder struct {
 
 func (x *OperationOrder) Reset() {
 	*x = OperationOrder{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2106,7 +2357,7 @@ func (x *OperationOrder) String() string {
 func (*OperationOrder) ProtoMessage() {}
 
 func (x *OperationOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +2370,7 @@ func (x *OperationOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationOrder.ProtoReflect.Descriptor instead.
 func (*OperationOrder) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{21}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *OperationOrder) GetCluster() *Reference {
@@ -2173,7 +2424,7 @@ type PlanOperationRequest struct {
 
 func (x *PlanOperationRequest) Reset() {
 	*x = PlanOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2436,7 @@ func (x *PlanOperationRequest) String() string {
 func (*PlanOperationRequest) ProtoMessage() {}
 
 func (x *PlanOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2449,7 @@ func (x *PlanOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOperationRequest.ProtoReflect.Descriptor instead.
 func (*PlanOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{22}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PlanOperationRequest) GetOrder() *OperationOrder {
@@ -2217,7 +2468,7 @@ type PlanOperationResponse struct {
 
 func (x *PlanOperationResponse) Reset() {
 	*x = PlanOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2480,7 @@ func (x *PlanOperationResponse) String() string {
 func (*PlanOperationResponse) ProtoMessage() {}
 
 func (x *PlanOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2493,7 @@ func (x *PlanOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOperationResponse.ProtoReflect.Descriptor instead.
 func (*PlanOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{23}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PlanOperationResponse) GetPlan() *Plan {
@@ -2267,7 +2518,7 @@ type CreateOperationRequest struct {
 
 func (x *CreateOperationRequest) Reset() {
 	*x = CreateOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2530,7 @@ func (x *CreateOperationRequest) String() string {
 func (*CreateOperationRequest) ProtoMessage() {}
 
 func (x *CreateOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2543,7 @@ func (x *CreateOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOperationRequest.ProtoReflect.Descriptor instead.
 func (*CreateOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{24}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CreateOperationRequest) GetOrder() *OperationOrder {
@@ -2338,7 +2589,7 @@ type CreateOperationResponse struct {
 
 func (x *CreateOperationResponse) Reset() {
 	*x = CreateOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2601,7 @@ func (x *CreateOperationResponse) String() string {
 func (*CreateOperationResponse) ProtoMessage() {}
 
 func (x *CreateOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2614,7 @@ func (x *CreateOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOperationResponse.ProtoReflect.Descriptor instead.
 func (*CreateOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{25}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CreateOperationResponse) GetOperation() *Operation {
@@ -2404,7 +2655,7 @@ type SetOperationPausedRequest struct {
 
 func (x *SetOperationPausedRequest) Reset() {
 	*x = SetOperationPausedRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2416,7 +2667,7 @@ func (x *SetOperationPausedRequest) String() string {
 func (*SetOperationPausedRequest) ProtoMessage() {}
 
 func (x *SetOperationPausedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2429,7 +2680,7 @@ func (x *SetOperationPausedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOperationPausedRequest.ProtoReflect.Descriptor instead.
 func (*SetOperationPausedRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{26}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetOperationPausedRequest) GetRef() *Reference {
@@ -2457,7 +2708,7 @@ type SetOperationPausedResponse struct {
 
 func (x *SetOperationPausedResponse) Reset() {
 	*x = SetOperationPausedResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2469,7 +2720,7 @@ func (x *SetOperationPausedResponse) String() string {
 func (*SetOperationPausedResponse) ProtoMessage() {}
 
 func (x *SetOperationPausedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2482,7 +2733,7 @@ func (x *SetOperationPausedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOperationPausedResponse.ProtoReflect.Descriptor instead.
 func (*SetOperationPausedResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{27}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetOperationPausedResponse) GetOperation() *Operation {
@@ -2508,7 +2759,7 @@ type RetryOperationRequest struct {
 
 func (x *RetryOperationRequest) Reset() {
 	*x = RetryOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2771,7 @@ func (x *RetryOperationRequest) String() string {
 func (*RetryOperationRequest) ProtoMessage() {}
 
 func (x *RetryOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2784,7 @@ func (x *RetryOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperationRequest.ProtoReflect.Descriptor instead.
 func (*RetryOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{28}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RetryOperationRequest) GetRef() *Reference {
@@ -2554,7 +2805,7 @@ type RetryOperationResponse struct {
 
 func (x *RetryOperationResponse) Reset() {
 	*x = RetryOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2817,7 @@ func (x *RetryOperationResponse) String() string {
 func (*RetryOperationResponse) ProtoMessage() {}
 
 func (x *RetryOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2830,7 @@ func (x *RetryOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperationResponse.ProtoReflect.Descriptor instead.
 func (*RetryOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{29}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RetryOperationResponse) GetOperation() *Operation {
@@ -2608,7 +2859,7 @@ type DeleteOperationRequest struct {
 
 func (x *DeleteOperationRequest) Reset() {
 	*x = DeleteOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +2871,7 @@ func (x *DeleteOperationRequest) String() string {
 func (*DeleteOperationRequest) ProtoMessage() {}
 
 func (x *DeleteOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +2884,7 @@ func (x *DeleteOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOperationRequest.ProtoReflect.Descriptor instead.
 func (*DeleteOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{30}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeleteOperationRequest) GetRef() *Reference {
@@ -2667,7 +2918,7 @@ type DeleteOperationResponse struct {
 
 func (x *DeleteOperationResponse) Reset() {
 	*x = DeleteOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2930,7 @@ func (x *DeleteOperationResponse) String() string {
 func (*DeleteOperationResponse) ProtoMessage() {}
 
 func (x *DeleteOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2943,7 @@ func (x *DeleteOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOperationResponse.ProtoReflect.Descriptor instead.
 func (*DeleteOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{31}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteOperationResponse) GetGone() bool {
@@ -2713,7 +2964,7 @@ type WatchOperationsRequest struct {
 
 func (x *WatchOperationsRequest) Reset() {
 	*x = WatchOperationsRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2976,7 @@ func (x *WatchOperationsRequest) String() string {
 func (*WatchOperationsRequest) ProtoMessage() {}
 
 func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2989,7 @@ func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOperationsRequest.ProtoReflect.Descriptor instead.
 func (*WatchOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{32}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WatchOperationsRequest) GetFilter() *OperationFilter {
@@ -2773,7 +3024,7 @@ type WatchOperationsResponse struct {
 
 func (x *WatchOperationsResponse) Reset() {
 	*x = WatchOperationsResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2785,7 +3036,7 @@ func (x *WatchOperationsResponse) String() string {
 func (*WatchOperationsResponse) ProtoMessage() {}
 
 func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2798,7 +3049,7 @@ func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOperationsResponse.ProtoReflect.Descriptor instead.
 func (*WatchOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{33}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WatchOperationsResponse) GetEvent() isWatchOperationsResponse_Event {
@@ -2907,7 +3158,7 @@ type Synced struct {
 
 func (x *Synced) Reset() {
 	*x = Synced{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2919,7 +3170,7 @@ func (x *Synced) String() string {
 func (*Synced) ProtoMessage() {}
 
 func (x *Synced) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2932,7 +3183,7 @@ func (x *Synced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Synced.ProtoReflect.Descriptor instead.
 func (*Synced) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{34}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{37}
 }
 
 // Reset says that a watch begins anew.
@@ -2944,7 +3195,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +3207,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +3220,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{35}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{38}
 }
 
 var File_ichor_v1alpha1_operation_proto protoreflect.FileDescriptor
@@ -2979,14 +3230,28 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x1eichor/v1alpha1/operation.proto\x12\x0eichor.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aichor/v1alpha1/types.proto\":\n" +
 	"\fGateOverride\x12\x12\n" +
 	"\x04gate\x18\x01 \x01(\tR\x04gate\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"c\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xcc\x01\n" +
 	"\x0eNodeParameters\x12\x18\n" +
 	"\amachine\x18\x01 \x01(\tR\amachine\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1f\n" +
 	"\vreboot_mode\x18\x03 \x01(\tR\n" +
-	"rebootMode\"Y\n" +
+	"rebootMode\x12\x18\n" +
+	"\aservice\x18\x04 \x01(\tR\aservice\x125\n" +
+	"\x05reset\x18\x05 \x01(\v2\x1f.ichor.v1alpha1.ResetParametersR\x05reset\x12\x16\n" +
+	"\x06alarms\x18\x06 \x01(\tR\x06alarms\"S\n" +
+	"\x0fResetParameters\x12\x16\n" +
+	"\x06manner\x18\x01 \x01(\tR\x06manner\x12\x12\n" +
+	"\x04wipe\x18\x02 \x03(\tR\x04wipe\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\".\n" +
+	"\x10ConfigParameters\x12\x1a\n" +
+	"\bmachines\x18\x01 \x03(\tR\bmachines\"H\n" +
+	"\x12ShutdownParameters\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\tR\x06action\x12\x1a\n" +
+	"\bsnapshot\x18\x02 \x01(\tR\bsnapshot\"\xd7\x01\n" +
 	"\x13OperationParameters\x124\n" +
-	"\x04node\x18\x01 \x01(\v2\x1e.ichor.v1alpha1.NodeParametersH\x00R\x04nodeB\f\n" +
+	"\x04node\x18\x01 \x01(\v2\x1e.ichor.v1alpha1.NodeParametersH\x00R\x04node\x12:\n" +
+	"\x06config\x18\x02 \x01(\v2 .ichor.v1alpha1.ConfigParametersH\x00R\x06config\x12@\n" +
+	"\bshutdown\x18\x03 \x01(\v2\".ichor.v1alpha1.ShutdownParametersH\x00R\bshutdownB\f\n" +
 	"\n" +
 	"parameters\"\xc5\v\n" +
 	"\tOperation\x12+\n" +
@@ -3051,7 +3316,7 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12\x10\n" +
 	"\x03who\x18\x03 \x01(\tR\x03who\x12\x18\n" +
 	"\acommand\x18\x04 \x01(\tR\acommand\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xc0\x06\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xd8\x06\n" +
 	"\x04Plan\x123\n" +
 	"\acluster\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\acluster\x121\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1d.ichor.v1alpha1.OperationKindR\x04kind\x12.\n" +
@@ -3074,7 +3339,8 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"writesSpec\x12\x18\n" +
 	"\acommand\x18\x10 \x01(\tR\acommand\x12\x1d\n" +
 	"\n" +
-	"live_gates\x18\x11 \x03(\tR\tliveGates\"r\n" +
+	"live_gates\x18\x11 \x03(\tR\tliveGates\x12\x16\n" +
+	"\x06losses\x18\x12 \x03(\tR\x06losses\"r\n" +
 	"\tPlanStage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
 	"\x06groups\x18\x02 \x03(\v2\x19.ichor.v1alpha1.PlanGroupR\x06groups\x12\x1e\n" +
@@ -3082,13 +3348,15 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"disruptive\x18\x03 \x01(\bR\n" +
 	"disruptive\"D\n" +
 	"\tPlanGroup\x127\n" +
-	"\bmachines\x18\x01 \x03(\v2\x1b.ichor.v1alpha1.PlanMachineR\bmachines\"\xda\x01\n" +
+	"\bmachines\x18\x01 \x03(\v2\x1b.ichor.v1alpha1.PlanMachineR\bmachines\"\x9e\x02\n" +
 	"\vPlanMachine\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12/\n" +
 	"\x04role\x18\x03 \x01(\x0e2\x1b.ichor.v1alpha1.MachineRoleR\x04role\x129\n" +
 	"\acurrent\x18\x04 \x01(\v2\x1f.ichor.v1alpha1.OperationTargetR\acurrent\x127\n" +
-	"\x06target\x18\x05 \x01(\v2\x1f.ichor.v1alpha1.OperationTargetR\x06target\"m\n" +
+	"\x06target\x18\x05 \x01(\v2\x1f.ichor.v1alpha1.OperationTargetR\x06target\x12.\n" +
+	"\x06effect\x18\x06 \x01(\x0e2\x16.ichor.v1alpha1.EffectR\x06effect\x12\x12\n" +
+	"\x04diff\x18\a \x01(\tR\x04diff\"m\n" +
 	"\aRefusal\x12\x12\n" +
 	"\x04gate\x18\x01 \x01(\tR\x04gate\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
@@ -3253,7 +3521,7 @@ func file_ichor_v1alpha1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_ichor_v1alpha1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_ichor_v1alpha1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_ichor_v1alpha1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_ichor_v1alpha1_operation_proto_goTypes = []any{
 	(OperationKind)(0),                 // 0: ichor.v1alpha1.OperationKind
 	(OperationPhase)(0),                // 1: ichor.v1alpha1.OperationPhase
@@ -3262,149 +3530,156 @@ var file_ichor_v1alpha1_operation_proto_goTypes = []any{
 	(Confirmation)(0),                  // 4: ichor.v1alpha1.Confirmation
 	(*GateOverride)(nil),               // 5: ichor.v1alpha1.GateOverride
 	(*NodeParameters)(nil),             // 6: ichor.v1alpha1.NodeParameters
-	(*OperationParameters)(nil),        // 7: ichor.v1alpha1.OperationParameters
-	(*Operation)(nil),                  // 8: ichor.v1alpha1.Operation
-	(*OperationUnit)(nil),              // 9: ichor.v1alpha1.OperationUnit
-	(*OperationStep)(nil),              // 10: ichor.v1alpha1.OperationStep
-	(*Answer)(nil),                     // 11: ichor.v1alpha1.Answer
-	(*Plan)(nil),                       // 12: ichor.v1alpha1.Plan
-	(*PlanStage)(nil),                  // 13: ichor.v1alpha1.PlanStage
-	(*PlanGroup)(nil),                  // 14: ichor.v1alpha1.PlanGroup
-	(*PlanMachine)(nil),                // 15: ichor.v1alpha1.PlanMachine
-	(*Refusal)(nil),                    // 16: ichor.v1alpha1.Refusal
-	(*Refusals)(nil),                   // 17: ichor.v1alpha1.Refusals
-	(*PartlyDone)(nil),                 // 18: ichor.v1alpha1.PartlyDone
-	(*Warning)(nil),                    // 19: ichor.v1alpha1.Warning
-	(*OperationFilter)(nil),            // 20: ichor.v1alpha1.OperationFilter
-	(*ListOperationsRequest)(nil),      // 21: ichor.v1alpha1.ListOperationsRequest
-	(*ListOperationsResponse)(nil),     // 22: ichor.v1alpha1.ListOperationsResponse
-	(*GetOperationRequest)(nil),        // 23: ichor.v1alpha1.GetOperationRequest
-	(*GetOperationResponse)(nil),       // 24: ichor.v1alpha1.GetOperationResponse
-	(*OperationEvent)(nil),             // 25: ichor.v1alpha1.OperationEvent
-	(*OperationOrder)(nil),             // 26: ichor.v1alpha1.OperationOrder
-	(*PlanOperationRequest)(nil),       // 27: ichor.v1alpha1.PlanOperationRequest
-	(*PlanOperationResponse)(nil),      // 28: ichor.v1alpha1.PlanOperationResponse
-	(*CreateOperationRequest)(nil),     // 29: ichor.v1alpha1.CreateOperationRequest
-	(*CreateOperationResponse)(nil),    // 30: ichor.v1alpha1.CreateOperationResponse
-	(*SetOperationPausedRequest)(nil),  // 31: ichor.v1alpha1.SetOperationPausedRequest
-	(*SetOperationPausedResponse)(nil), // 32: ichor.v1alpha1.SetOperationPausedResponse
-	(*RetryOperationRequest)(nil),      // 33: ichor.v1alpha1.RetryOperationRequest
-	(*RetryOperationResponse)(nil),     // 34: ichor.v1alpha1.RetryOperationResponse
-	(*DeleteOperationRequest)(nil),     // 35: ichor.v1alpha1.DeleteOperationRequest
-	(*DeleteOperationResponse)(nil),    // 36: ichor.v1alpha1.DeleteOperationResponse
-	(*WatchOperationsRequest)(nil),     // 37: ichor.v1alpha1.WatchOperationsRequest
-	(*WatchOperationsResponse)(nil),    // 38: ichor.v1alpha1.WatchOperationsResponse
-	(*Synced)(nil),                     // 39: ichor.v1alpha1.Synced
-	(*Reset)(nil),                      // 40: ichor.v1alpha1.Reset
-	nil,                                // 41: ichor.v1alpha1.Operation.LabelsEntry
-	(*Reference)(nil),                  // 42: ichor.v1alpha1.Reference
-	(*OperationTarget)(nil),            // 43: ichor.v1alpha1.OperationTarget
-	(*Condition)(nil),                  // 44: ichor.v1alpha1.Condition
-	(Attention)(0),                     // 45: ichor.v1alpha1.Attention
-	(*timestamppb.Timestamp)(nil),      // 46: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 47: google.protobuf.Duration
-	(MachineRole)(0),                   // 48: ichor.v1alpha1.MachineRole
-	(*Page)(nil),                       // 49: ichor.v1alpha1.Page
-	(*Failure)(nil),                    // 50: ichor.v1alpha1.Failure
-	(*Heartbeat)(nil),                  // 51: ichor.v1alpha1.Heartbeat
+	(*ResetParameters)(nil),            // 7: ichor.v1alpha1.ResetParameters
+	(*ConfigParameters)(nil),           // 8: ichor.v1alpha1.ConfigParameters
+	(*ShutdownParameters)(nil),         // 9: ichor.v1alpha1.ShutdownParameters
+	(*OperationParameters)(nil),        // 10: ichor.v1alpha1.OperationParameters
+	(*Operation)(nil),                  // 11: ichor.v1alpha1.Operation
+	(*OperationUnit)(nil),              // 12: ichor.v1alpha1.OperationUnit
+	(*OperationStep)(nil),              // 13: ichor.v1alpha1.OperationStep
+	(*Answer)(nil),                     // 14: ichor.v1alpha1.Answer
+	(*Plan)(nil),                       // 15: ichor.v1alpha1.Plan
+	(*PlanStage)(nil),                  // 16: ichor.v1alpha1.PlanStage
+	(*PlanGroup)(nil),                  // 17: ichor.v1alpha1.PlanGroup
+	(*PlanMachine)(nil),                // 18: ichor.v1alpha1.PlanMachine
+	(*Refusal)(nil),                    // 19: ichor.v1alpha1.Refusal
+	(*Refusals)(nil),                   // 20: ichor.v1alpha1.Refusals
+	(*PartlyDone)(nil),                 // 21: ichor.v1alpha1.PartlyDone
+	(*Warning)(nil),                    // 22: ichor.v1alpha1.Warning
+	(*OperationFilter)(nil),            // 23: ichor.v1alpha1.OperationFilter
+	(*ListOperationsRequest)(nil),      // 24: ichor.v1alpha1.ListOperationsRequest
+	(*ListOperationsResponse)(nil),     // 25: ichor.v1alpha1.ListOperationsResponse
+	(*GetOperationRequest)(nil),        // 26: ichor.v1alpha1.GetOperationRequest
+	(*GetOperationResponse)(nil),       // 27: ichor.v1alpha1.GetOperationResponse
+	(*OperationEvent)(nil),             // 28: ichor.v1alpha1.OperationEvent
+	(*OperationOrder)(nil),             // 29: ichor.v1alpha1.OperationOrder
+	(*PlanOperationRequest)(nil),       // 30: ichor.v1alpha1.PlanOperationRequest
+	(*PlanOperationResponse)(nil),      // 31: ichor.v1alpha1.PlanOperationResponse
+	(*CreateOperationRequest)(nil),     // 32: ichor.v1alpha1.CreateOperationRequest
+	(*CreateOperationResponse)(nil),    // 33: ichor.v1alpha1.CreateOperationResponse
+	(*SetOperationPausedRequest)(nil),  // 34: ichor.v1alpha1.SetOperationPausedRequest
+	(*SetOperationPausedResponse)(nil), // 35: ichor.v1alpha1.SetOperationPausedResponse
+	(*RetryOperationRequest)(nil),      // 36: ichor.v1alpha1.RetryOperationRequest
+	(*RetryOperationResponse)(nil),     // 37: ichor.v1alpha1.RetryOperationResponse
+	(*DeleteOperationRequest)(nil),     // 38: ichor.v1alpha1.DeleteOperationRequest
+	(*DeleteOperationResponse)(nil),    // 39: ichor.v1alpha1.DeleteOperationResponse
+	(*WatchOperationsRequest)(nil),     // 40: ichor.v1alpha1.WatchOperationsRequest
+	(*WatchOperationsResponse)(nil),    // 41: ichor.v1alpha1.WatchOperationsResponse
+	(*Synced)(nil),                     // 42: ichor.v1alpha1.Synced
+	(*Reset)(nil),                      // 43: ichor.v1alpha1.Reset
+	nil,                                // 44: ichor.v1alpha1.Operation.LabelsEntry
+	(*Reference)(nil),                  // 45: ichor.v1alpha1.Reference
+	(*OperationTarget)(nil),            // 46: ichor.v1alpha1.OperationTarget
+	(*Condition)(nil),                  // 47: ichor.v1alpha1.Condition
+	(Attention)(0),                     // 48: ichor.v1alpha1.Attention
+	(*timestamppb.Timestamp)(nil),      // 49: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 50: google.protobuf.Duration
+	(MachineRole)(0),                   // 51: ichor.v1alpha1.MachineRole
+	(*Page)(nil),                       // 52: ichor.v1alpha1.Page
+	(*Failure)(nil),                    // 53: ichor.v1alpha1.Failure
+	(*Heartbeat)(nil),                  // 54: ichor.v1alpha1.Heartbeat
 }
 var file_ichor_v1alpha1_operation_proto_depIdxs = []int32{
-	6,  // 0: ichor.v1alpha1.OperationParameters.node:type_name -> ichor.v1alpha1.NodeParameters
-	42, // 1: ichor.v1alpha1.Operation.ref:type_name -> ichor.v1alpha1.Reference
-	42, // 2: ichor.v1alpha1.Operation.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 3: ichor.v1alpha1.Operation.kind:type_name -> ichor.v1alpha1.OperationKind
-	1,  // 4: ichor.v1alpha1.Operation.phase:type_name -> ichor.v1alpha1.OperationPhase
-	43, // 5: ichor.v1alpha1.Operation.target:type_name -> ichor.v1alpha1.OperationTarget
-	9,  // 6: ichor.v1alpha1.Operation.machines:type_name -> ichor.v1alpha1.OperationUnit
-	9,  // 7: ichor.v1alpha1.Operation.units:type_name -> ichor.v1alpha1.OperationUnit
-	44, // 8: ichor.v1alpha1.Operation.conditions:type_name -> ichor.v1alpha1.Condition
-	11, // 9: ichor.v1alpha1.Operation.answer:type_name -> ichor.v1alpha1.Answer
-	45, // 10: ichor.v1alpha1.Operation.attention:type_name -> ichor.v1alpha1.Attention
-	5,  // 11: ichor.v1alpha1.Operation.overrides:type_name -> ichor.v1alpha1.GateOverride
-	7,  // 12: ichor.v1alpha1.Operation.parameters:type_name -> ichor.v1alpha1.OperationParameters
-	46, // 13: ichor.v1alpha1.Operation.create_time:type_name -> google.protobuf.Timestamp
-	46, // 14: ichor.v1alpha1.Operation.start_time:type_name -> google.protobuf.Timestamp
-	46, // 15: ichor.v1alpha1.Operation.completion_time:type_name -> google.protobuf.Timestamp
-	46, // 16: ichor.v1alpha1.Operation.last_retry_time:type_name -> google.protobuf.Timestamp
-	41, // 17: ichor.v1alpha1.Operation.labels:type_name -> ichor.v1alpha1.Operation.LabelsEntry
-	3,  // 18: ichor.v1alpha1.OperationUnit.phase:type_name -> ichor.v1alpha1.UnitPhase
-	46, // 19: ichor.v1alpha1.OperationUnit.step_start_time:type_name -> google.protobuf.Timestamp
-	10, // 20: ichor.v1alpha1.OperationUnit.steps:type_name -> ichor.v1alpha1.OperationStep
-	46, // 21: ichor.v1alpha1.OperationStep.start_time:type_name -> google.protobuf.Timestamp
-	46, // 22: ichor.v1alpha1.OperationStep.end_time:type_name -> google.protobuf.Timestamp
-	42, // 23: ichor.v1alpha1.Plan.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 24: ichor.v1alpha1.Plan.kind:type_name -> ichor.v1alpha1.OperationKind
-	2,  // 25: ichor.v1alpha1.Plan.effect:type_name -> ichor.v1alpha1.Effect
-	13, // 26: ichor.v1alpha1.Plan.stages:type_name -> ichor.v1alpha1.PlanStage
-	43, // 27: ichor.v1alpha1.Plan.current:type_name -> ichor.v1alpha1.OperationTarget
-	43, // 28: ichor.v1alpha1.Plan.target:type_name -> ichor.v1alpha1.OperationTarget
-	16, // 29: ichor.v1alpha1.Plan.refusals:type_name -> ichor.v1alpha1.Refusal
-	19, // 30: ichor.v1alpha1.Plan.warnings:type_name -> ichor.v1alpha1.Warning
-	16, // 31: ichor.v1alpha1.Plan.overridden:type_name -> ichor.v1alpha1.Refusal
-	47, // 32: ichor.v1alpha1.Plan.estimated_duration:type_name -> google.protobuf.Duration
-	46, // 33: ichor.v1alpha1.Plan.observed_time:type_name -> google.protobuf.Timestamp
-	4,  // 34: ichor.v1alpha1.Plan.confirmation:type_name -> ichor.v1alpha1.Confirmation
-	14, // 35: ichor.v1alpha1.PlanStage.groups:type_name -> ichor.v1alpha1.PlanGroup
-	15, // 36: ichor.v1alpha1.PlanGroup.machines:type_name -> ichor.v1alpha1.PlanMachine
-	48, // 37: ichor.v1alpha1.PlanMachine.role:type_name -> ichor.v1alpha1.MachineRole
-	43, // 38: ichor.v1alpha1.PlanMachine.current:type_name -> ichor.v1alpha1.OperationTarget
-	43, // 39: ichor.v1alpha1.PlanMachine.target:type_name -> ichor.v1alpha1.OperationTarget
-	16, // 40: ichor.v1alpha1.Refusals.refusals:type_name -> ichor.v1alpha1.Refusal
-	42, // 41: ichor.v1alpha1.OperationFilter.clusters:type_name -> ichor.v1alpha1.Reference
-	0,  // 42: ichor.v1alpha1.OperationFilter.kinds:type_name -> ichor.v1alpha1.OperationKind
-	1,  // 43: ichor.v1alpha1.OperationFilter.phases:type_name -> ichor.v1alpha1.OperationPhase
-	45, // 44: ichor.v1alpha1.OperationFilter.min_attention:type_name -> ichor.v1alpha1.Attention
-	42, // 45: ichor.v1alpha1.OperationFilter.names:type_name -> ichor.v1alpha1.Reference
-	20, // 46: ichor.v1alpha1.ListOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
-	49, // 47: ichor.v1alpha1.ListOperationsRequest.page:type_name -> ichor.v1alpha1.Page
-	8,  // 48: ichor.v1alpha1.ListOperationsResponse.operations:type_name -> ichor.v1alpha1.Operation
-	50, // 49: ichor.v1alpha1.ListOperationsResponse.failures:type_name -> ichor.v1alpha1.Failure
-	42, // 50: ichor.v1alpha1.GetOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	8,  // 51: ichor.v1alpha1.GetOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	25, // 52: ichor.v1alpha1.GetOperationResponse.events:type_name -> ichor.v1alpha1.OperationEvent
-	46, // 53: ichor.v1alpha1.OperationEvent.time:type_name -> google.protobuf.Timestamp
-	42, // 54: ichor.v1alpha1.OperationOrder.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 55: ichor.v1alpha1.OperationOrder.kind:type_name -> ichor.v1alpha1.OperationKind
-	7,  // 56: ichor.v1alpha1.OperationOrder.parameters:type_name -> ichor.v1alpha1.OperationParameters
-	43, // 57: ichor.v1alpha1.OperationOrder.target:type_name -> ichor.v1alpha1.OperationTarget
-	5,  // 58: ichor.v1alpha1.OperationOrder.overrides:type_name -> ichor.v1alpha1.GateOverride
-	26, // 59: ichor.v1alpha1.PlanOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
-	12, // 60: ichor.v1alpha1.PlanOperationResponse.plan:type_name -> ichor.v1alpha1.Plan
-	26, // 61: ichor.v1alpha1.CreateOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
-	43, // 62: ichor.v1alpha1.CreateOperationRequest.expected_target:type_name -> ichor.v1alpha1.OperationTarget
-	8,  // 63: ichor.v1alpha1.CreateOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	42, // 64: ichor.v1alpha1.SetOperationPausedRequest.ref:type_name -> ichor.v1alpha1.Reference
-	8,  // 65: ichor.v1alpha1.SetOperationPausedResponse.operation:type_name -> ichor.v1alpha1.Operation
-	42, // 66: ichor.v1alpha1.RetryOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	8,  // 67: ichor.v1alpha1.RetryOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	42, // 68: ichor.v1alpha1.DeleteOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	20, // 69: ichor.v1alpha1.WatchOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
-	8,  // 70: ichor.v1alpha1.WatchOperationsResponse.changed:type_name -> ichor.v1alpha1.Operation
-	42, // 71: ichor.v1alpha1.WatchOperationsResponse.removed:type_name -> ichor.v1alpha1.Reference
-	39, // 72: ichor.v1alpha1.WatchOperationsResponse.synced:type_name -> ichor.v1alpha1.Synced
-	40, // 73: ichor.v1alpha1.WatchOperationsResponse.reset:type_name -> ichor.v1alpha1.Reset
-	51, // 74: ichor.v1alpha1.WatchOperationsResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
-	21, // 75: ichor.v1alpha1.OperationService.ListOperations:input_type -> ichor.v1alpha1.ListOperationsRequest
-	23, // 76: ichor.v1alpha1.OperationService.GetOperation:input_type -> ichor.v1alpha1.GetOperationRequest
-	27, // 77: ichor.v1alpha1.OperationService.PlanOperation:input_type -> ichor.v1alpha1.PlanOperationRequest
-	29, // 78: ichor.v1alpha1.OperationService.CreateOperation:input_type -> ichor.v1alpha1.CreateOperationRequest
-	31, // 79: ichor.v1alpha1.OperationService.SetOperationPaused:input_type -> ichor.v1alpha1.SetOperationPausedRequest
-	33, // 80: ichor.v1alpha1.OperationService.RetryOperation:input_type -> ichor.v1alpha1.RetryOperationRequest
-	35, // 81: ichor.v1alpha1.OperationService.DeleteOperation:input_type -> ichor.v1alpha1.DeleteOperationRequest
-	37, // 82: ichor.v1alpha1.OperationService.WatchOperations:input_type -> ichor.v1alpha1.WatchOperationsRequest
-	22, // 83: ichor.v1alpha1.OperationService.ListOperations:output_type -> ichor.v1alpha1.ListOperationsResponse
-	24, // 84: ichor.v1alpha1.OperationService.GetOperation:output_type -> ichor.v1alpha1.GetOperationResponse
-	28, // 85: ichor.v1alpha1.OperationService.PlanOperation:output_type -> ichor.v1alpha1.PlanOperationResponse
-	30, // 86: ichor.v1alpha1.OperationService.CreateOperation:output_type -> ichor.v1alpha1.CreateOperationResponse
-	32, // 87: ichor.v1alpha1.OperationService.SetOperationPaused:output_type -> ichor.v1alpha1.SetOperationPausedResponse
-	34, // 88: ichor.v1alpha1.OperationService.RetryOperation:output_type -> ichor.v1alpha1.RetryOperationResponse
-	36, // 89: ichor.v1alpha1.OperationService.DeleteOperation:output_type -> ichor.v1alpha1.DeleteOperationResponse
-	38, // 90: ichor.v1alpha1.OperationService.WatchOperations:output_type -> ichor.v1alpha1.WatchOperationsResponse
-	83, // [83:91] is the sub-list for method output_type
-	75, // [75:83] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	7,  // 0: ichor.v1alpha1.NodeParameters.reset:type_name -> ichor.v1alpha1.ResetParameters
+	6,  // 1: ichor.v1alpha1.OperationParameters.node:type_name -> ichor.v1alpha1.NodeParameters
+	8,  // 2: ichor.v1alpha1.OperationParameters.config:type_name -> ichor.v1alpha1.ConfigParameters
+	9,  // 3: ichor.v1alpha1.OperationParameters.shutdown:type_name -> ichor.v1alpha1.ShutdownParameters
+	45, // 4: ichor.v1alpha1.Operation.ref:type_name -> ichor.v1alpha1.Reference
+	45, // 5: ichor.v1alpha1.Operation.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 6: ichor.v1alpha1.Operation.kind:type_name -> ichor.v1alpha1.OperationKind
+	1,  // 7: ichor.v1alpha1.Operation.phase:type_name -> ichor.v1alpha1.OperationPhase
+	46, // 8: ichor.v1alpha1.Operation.target:type_name -> ichor.v1alpha1.OperationTarget
+	12, // 9: ichor.v1alpha1.Operation.machines:type_name -> ichor.v1alpha1.OperationUnit
+	12, // 10: ichor.v1alpha1.Operation.units:type_name -> ichor.v1alpha1.OperationUnit
+	47, // 11: ichor.v1alpha1.Operation.conditions:type_name -> ichor.v1alpha1.Condition
+	14, // 12: ichor.v1alpha1.Operation.answer:type_name -> ichor.v1alpha1.Answer
+	48, // 13: ichor.v1alpha1.Operation.attention:type_name -> ichor.v1alpha1.Attention
+	5,  // 14: ichor.v1alpha1.Operation.overrides:type_name -> ichor.v1alpha1.GateOverride
+	10, // 15: ichor.v1alpha1.Operation.parameters:type_name -> ichor.v1alpha1.OperationParameters
+	49, // 16: ichor.v1alpha1.Operation.create_time:type_name -> google.protobuf.Timestamp
+	49, // 17: ichor.v1alpha1.Operation.start_time:type_name -> google.protobuf.Timestamp
+	49, // 18: ichor.v1alpha1.Operation.completion_time:type_name -> google.protobuf.Timestamp
+	49, // 19: ichor.v1alpha1.Operation.last_retry_time:type_name -> google.protobuf.Timestamp
+	44, // 20: ichor.v1alpha1.Operation.labels:type_name -> ichor.v1alpha1.Operation.LabelsEntry
+	3,  // 21: ichor.v1alpha1.OperationUnit.phase:type_name -> ichor.v1alpha1.UnitPhase
+	49, // 22: ichor.v1alpha1.OperationUnit.step_start_time:type_name -> google.protobuf.Timestamp
+	13, // 23: ichor.v1alpha1.OperationUnit.steps:type_name -> ichor.v1alpha1.OperationStep
+	49, // 24: ichor.v1alpha1.OperationStep.start_time:type_name -> google.protobuf.Timestamp
+	49, // 25: ichor.v1alpha1.OperationStep.end_time:type_name -> google.protobuf.Timestamp
+	45, // 26: ichor.v1alpha1.Plan.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 27: ichor.v1alpha1.Plan.kind:type_name -> ichor.v1alpha1.OperationKind
+	2,  // 28: ichor.v1alpha1.Plan.effect:type_name -> ichor.v1alpha1.Effect
+	16, // 29: ichor.v1alpha1.Plan.stages:type_name -> ichor.v1alpha1.PlanStage
+	46, // 30: ichor.v1alpha1.Plan.current:type_name -> ichor.v1alpha1.OperationTarget
+	46, // 31: ichor.v1alpha1.Plan.target:type_name -> ichor.v1alpha1.OperationTarget
+	19, // 32: ichor.v1alpha1.Plan.refusals:type_name -> ichor.v1alpha1.Refusal
+	22, // 33: ichor.v1alpha1.Plan.warnings:type_name -> ichor.v1alpha1.Warning
+	19, // 34: ichor.v1alpha1.Plan.overridden:type_name -> ichor.v1alpha1.Refusal
+	50, // 35: ichor.v1alpha1.Plan.estimated_duration:type_name -> google.protobuf.Duration
+	49, // 36: ichor.v1alpha1.Plan.observed_time:type_name -> google.protobuf.Timestamp
+	4,  // 37: ichor.v1alpha1.Plan.confirmation:type_name -> ichor.v1alpha1.Confirmation
+	17, // 38: ichor.v1alpha1.PlanStage.groups:type_name -> ichor.v1alpha1.PlanGroup
+	18, // 39: ichor.v1alpha1.PlanGroup.machines:type_name -> ichor.v1alpha1.PlanMachine
+	51, // 40: ichor.v1alpha1.PlanMachine.role:type_name -> ichor.v1alpha1.MachineRole
+	46, // 41: ichor.v1alpha1.PlanMachine.current:type_name -> ichor.v1alpha1.OperationTarget
+	46, // 42: ichor.v1alpha1.PlanMachine.target:type_name -> ichor.v1alpha1.OperationTarget
+	2,  // 43: ichor.v1alpha1.PlanMachine.effect:type_name -> ichor.v1alpha1.Effect
+	19, // 44: ichor.v1alpha1.Refusals.refusals:type_name -> ichor.v1alpha1.Refusal
+	45, // 45: ichor.v1alpha1.OperationFilter.clusters:type_name -> ichor.v1alpha1.Reference
+	0,  // 46: ichor.v1alpha1.OperationFilter.kinds:type_name -> ichor.v1alpha1.OperationKind
+	1,  // 47: ichor.v1alpha1.OperationFilter.phases:type_name -> ichor.v1alpha1.OperationPhase
+	48, // 48: ichor.v1alpha1.OperationFilter.min_attention:type_name -> ichor.v1alpha1.Attention
+	45, // 49: ichor.v1alpha1.OperationFilter.names:type_name -> ichor.v1alpha1.Reference
+	23, // 50: ichor.v1alpha1.ListOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
+	52, // 51: ichor.v1alpha1.ListOperationsRequest.page:type_name -> ichor.v1alpha1.Page
+	11, // 52: ichor.v1alpha1.ListOperationsResponse.operations:type_name -> ichor.v1alpha1.Operation
+	53, // 53: ichor.v1alpha1.ListOperationsResponse.failures:type_name -> ichor.v1alpha1.Failure
+	45, // 54: ichor.v1alpha1.GetOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	11, // 55: ichor.v1alpha1.GetOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	28, // 56: ichor.v1alpha1.GetOperationResponse.events:type_name -> ichor.v1alpha1.OperationEvent
+	49, // 57: ichor.v1alpha1.OperationEvent.time:type_name -> google.protobuf.Timestamp
+	45, // 58: ichor.v1alpha1.OperationOrder.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 59: ichor.v1alpha1.OperationOrder.kind:type_name -> ichor.v1alpha1.OperationKind
+	10, // 60: ichor.v1alpha1.OperationOrder.parameters:type_name -> ichor.v1alpha1.OperationParameters
+	46, // 61: ichor.v1alpha1.OperationOrder.target:type_name -> ichor.v1alpha1.OperationTarget
+	5,  // 62: ichor.v1alpha1.OperationOrder.overrides:type_name -> ichor.v1alpha1.GateOverride
+	29, // 63: ichor.v1alpha1.PlanOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
+	15, // 64: ichor.v1alpha1.PlanOperationResponse.plan:type_name -> ichor.v1alpha1.Plan
+	29, // 65: ichor.v1alpha1.CreateOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
+	46, // 66: ichor.v1alpha1.CreateOperationRequest.expected_target:type_name -> ichor.v1alpha1.OperationTarget
+	11, // 67: ichor.v1alpha1.CreateOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	45, // 68: ichor.v1alpha1.SetOperationPausedRequest.ref:type_name -> ichor.v1alpha1.Reference
+	11, // 69: ichor.v1alpha1.SetOperationPausedResponse.operation:type_name -> ichor.v1alpha1.Operation
+	45, // 70: ichor.v1alpha1.RetryOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	11, // 71: ichor.v1alpha1.RetryOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	45, // 72: ichor.v1alpha1.DeleteOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	23, // 73: ichor.v1alpha1.WatchOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
+	11, // 74: ichor.v1alpha1.WatchOperationsResponse.changed:type_name -> ichor.v1alpha1.Operation
+	45, // 75: ichor.v1alpha1.WatchOperationsResponse.removed:type_name -> ichor.v1alpha1.Reference
+	42, // 76: ichor.v1alpha1.WatchOperationsResponse.synced:type_name -> ichor.v1alpha1.Synced
+	43, // 77: ichor.v1alpha1.WatchOperationsResponse.reset:type_name -> ichor.v1alpha1.Reset
+	54, // 78: ichor.v1alpha1.WatchOperationsResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
+	24, // 79: ichor.v1alpha1.OperationService.ListOperations:input_type -> ichor.v1alpha1.ListOperationsRequest
+	26, // 80: ichor.v1alpha1.OperationService.GetOperation:input_type -> ichor.v1alpha1.GetOperationRequest
+	30, // 81: ichor.v1alpha1.OperationService.PlanOperation:input_type -> ichor.v1alpha1.PlanOperationRequest
+	32, // 82: ichor.v1alpha1.OperationService.CreateOperation:input_type -> ichor.v1alpha1.CreateOperationRequest
+	34, // 83: ichor.v1alpha1.OperationService.SetOperationPaused:input_type -> ichor.v1alpha1.SetOperationPausedRequest
+	36, // 84: ichor.v1alpha1.OperationService.RetryOperation:input_type -> ichor.v1alpha1.RetryOperationRequest
+	38, // 85: ichor.v1alpha1.OperationService.DeleteOperation:input_type -> ichor.v1alpha1.DeleteOperationRequest
+	40, // 86: ichor.v1alpha1.OperationService.WatchOperations:input_type -> ichor.v1alpha1.WatchOperationsRequest
+	25, // 87: ichor.v1alpha1.OperationService.ListOperations:output_type -> ichor.v1alpha1.ListOperationsResponse
+	27, // 88: ichor.v1alpha1.OperationService.GetOperation:output_type -> ichor.v1alpha1.GetOperationResponse
+	31, // 89: ichor.v1alpha1.OperationService.PlanOperation:output_type -> ichor.v1alpha1.PlanOperationResponse
+	33, // 90: ichor.v1alpha1.OperationService.CreateOperation:output_type -> ichor.v1alpha1.CreateOperationResponse
+	35, // 91: ichor.v1alpha1.OperationService.SetOperationPaused:output_type -> ichor.v1alpha1.SetOperationPausedResponse
+	37, // 92: ichor.v1alpha1.OperationService.RetryOperation:output_type -> ichor.v1alpha1.RetryOperationResponse
+	39, // 93: ichor.v1alpha1.OperationService.DeleteOperation:output_type -> ichor.v1alpha1.DeleteOperationResponse
+	41, // 94: ichor.v1alpha1.OperationService.WatchOperations:output_type -> ichor.v1alpha1.WatchOperationsResponse
+	87, // [87:95] is the sub-list for method output_type
+	79, // [79:87] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_ichor_v1alpha1_operation_proto_init() }
@@ -3413,10 +3688,12 @@ func file_ichor_v1alpha1_operation_proto_init() {
 		return
 	}
 	file_ichor_v1alpha1_types_proto_init()
-	file_ichor_v1alpha1_operation_proto_msgTypes[2].OneofWrappers = []any{
+	file_ichor_v1alpha1_operation_proto_msgTypes[5].OneofWrappers = []any{
 		(*OperationParameters_Node)(nil),
+		(*OperationParameters_Config)(nil),
+		(*OperationParameters_Shutdown)(nil),
 	}
-	file_ichor_v1alpha1_operation_proto_msgTypes[33].OneofWrappers = []any{
+	file_ichor_v1alpha1_operation_proto_msgTypes[36].OneofWrappers = []any{
 		(*WatchOperationsResponse_Changed)(nil),
 		(*WatchOperationsResponse_Removed)(nil),
 		(*WatchOperationsResponse_Synced)(nil),
@@ -3429,7 +3706,7 @@ func file_ichor_v1alpha1_operation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ichor_v1alpha1_operation_proto_rawDesc), len(file_ichor_v1alpha1_operation_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   37,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

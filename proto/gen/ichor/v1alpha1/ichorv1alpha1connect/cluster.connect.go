@@ -56,6 +56,9 @@ const (
 	// ClusterServiceApproveMachineProcedure is the fully-qualified name of the ClusterService's
 	// ApproveMachine RPC.
 	ClusterServiceApproveMachineProcedure = "/ichor.v1alpha1.ClusterService/ApproveMachine"
+	// ClusterServiceDiffConfigProcedure is the fully-qualified name of the ClusterService's DiffConfig
+	// RPC.
+	ClusterServiceDiffConfigProcedure = "/ichor.v1alpha1.ClusterService/DiffConfig"
 	// ClusterServiceWatchClustersProcedure is the fully-qualified name of the ClusterService's
 	// WatchClusters RPC.
 	ClusterServiceWatchClustersProcedure = "/ichor.v1alpha1.ClusterService/WatchClusters"
@@ -77,6 +80,8 @@ type ClusterServiceClient interface {
 	HoldMachine(context.Context, *connect.Request[v1alpha1.HoldMachineRequest]) (*connect.Response[v1alpha1.HoldMachineResponse], error)
 	// ApproveMachine lets the hub work on a machine that it found later.
 	ApproveMachine(context.Context, *connect.Request[v1alpha1.ApproveMachineRequest]) (*connect.Response[v1alpha1.ApproveMachineResponse], error)
+	// DiffConfig compares the machine config that each machine has with the one that the spec of its cluster asks for.
+	DiffConfig(context.Context, *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error)
 	// WatchClusters sends the clusters that there are, then every change. It goes on after resume_token without a gap.
 	WatchClusters(context.Context, *connect.Request[v1alpha1.WatchClustersRequest]) (*connect.ServerStreamForClient[v1alpha1.WatchClustersResponse], error)
 }
@@ -137,6 +142,13 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(clusterServiceMethods.ByName("ApproveMachine")),
 			connect.WithClientOptions(opts...),
 		),
+		diffConfig: connect.NewClient[v1alpha1.DiffConfigRequest, v1alpha1.DiffConfigResponse](
+			httpClient,
+			baseURL+ClusterServiceDiffConfigProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("DiffConfig")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		watchClusters: connect.NewClient[v1alpha1.WatchClustersRequest, v1alpha1.WatchClustersResponse](
 			httpClient,
 			baseURL+ClusterServiceWatchClustersProcedure,
@@ -156,6 +168,7 @@ type clusterServiceClient struct {
 	forgetCluster  *connect.Client[v1alpha1.ForgetClusterRequest, v1alpha1.ForgetClusterResponse]
 	holdMachine    *connect.Client[v1alpha1.HoldMachineRequest, v1alpha1.HoldMachineResponse]
 	approveMachine *connect.Client[v1alpha1.ApproveMachineRequest, v1alpha1.ApproveMachineResponse]
+	diffConfig     *connect.Client[v1alpha1.DiffConfigRequest, v1alpha1.DiffConfigResponse]
 	watchClusters  *connect.Client[v1alpha1.WatchClustersRequest, v1alpha1.WatchClustersResponse]
 }
 
@@ -194,6 +207,11 @@ func (c *clusterServiceClient) ApproveMachine(ctx context.Context, req *connect.
 	return c.approveMachine.CallUnary(ctx, req)
 }
 
+// DiffConfig calls ichor.v1alpha1.ClusterService.DiffConfig.
+func (c *clusterServiceClient) DiffConfig(ctx context.Context, req *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error) {
+	return c.diffConfig.CallUnary(ctx, req)
+}
+
 // WatchClusters calls ichor.v1alpha1.ClusterService.WatchClusters.
 func (c *clusterServiceClient) WatchClusters(ctx context.Context, req *connect.Request[v1alpha1.WatchClustersRequest]) (*connect.ServerStreamForClient[v1alpha1.WatchClustersResponse], error) {
 	return c.watchClusters.CallServerStream(ctx, req)
@@ -215,6 +233,8 @@ type ClusterServiceHandler interface {
 	HoldMachine(context.Context, *connect.Request[v1alpha1.HoldMachineRequest]) (*connect.Response[v1alpha1.HoldMachineResponse], error)
 	// ApproveMachine lets the hub work on a machine that it found later.
 	ApproveMachine(context.Context, *connect.Request[v1alpha1.ApproveMachineRequest]) (*connect.Response[v1alpha1.ApproveMachineResponse], error)
+	// DiffConfig compares the machine config that each machine has with the one that the spec of its cluster asks for.
+	DiffConfig(context.Context, *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error)
 	// WatchClusters sends the clusters that there are, then every change. It goes on after resume_token without a gap.
 	WatchClusters(context.Context, *connect.Request[v1alpha1.WatchClustersRequest], *connect.ServerStream[v1alpha1.WatchClustersResponse]) error
 }
@@ -271,6 +291,13 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		connect.WithSchema(clusterServiceMethods.ByName("ApproveMachine")),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterServiceDiffConfigHandler := connect.NewUnaryHandler(
+		ClusterServiceDiffConfigProcedure,
+		svc.DiffConfig,
+		connect.WithSchema(clusterServiceMethods.ByName("DiffConfig")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	clusterServiceWatchClustersHandler := connect.NewServerStreamHandler(
 		ClusterServiceWatchClustersProcedure,
 		svc.WatchClusters,
@@ -294,6 +321,8 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceHoldMachineHandler.ServeHTTP(w, r)
 		case ClusterServiceApproveMachineProcedure:
 			clusterServiceApproveMachineHandler.ServeHTTP(w, r)
+		case ClusterServiceDiffConfigProcedure:
+			clusterServiceDiffConfigHandler.ServeHTTP(w, r)
 		case ClusterServiceWatchClustersProcedure:
 			clusterServiceWatchClustersHandler.ServeHTTP(w, r)
 		default:
@@ -331,6 +360,10 @@ func (UnimplementedClusterServiceHandler) HoldMachine(context.Context, *connect.
 
 func (UnimplementedClusterServiceHandler) ApproveMachine(context.Context, *connect.Request[v1alpha1.ApproveMachineRequest]) (*connect.Response[v1alpha1.ApproveMachineResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.ApproveMachine is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) DiffConfig(context.Context, *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.DiffConfig is not implemented"))
 }
 
 func (UnimplementedClusterServiceHandler) WatchClusters(context.Context, *connect.Request[v1alpha1.WatchClustersRequest], *connect.ServerStream[v1alpha1.WatchClustersResponse]) error {

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ichor/v1alpha1/operation.proto.
  */
 export const file_ichor_v1alpha1_operation: GenFile = /*@__PURE__*/
-  fileDesc("Ch5pY2hvci92MWFscGhhMS9vcGVyYXRpb24ucHJvdG8SDmljaG9yLnYxYWxwaGExIiwKDEdhdGVPdmVycmlkZRIMCgRnYXRlGAEgASgJEg4KBnJlYXNvbhgCIAEoCSJGCg5Ob2RlUGFyYW1ldGVycxIPCgdtYWNoaW5lGAEgASgJEg4KBmFjdGlvbhgCIAEoCRITCgtyZWJvb3RfbW9kZRgDIAEoCSJTChNPcGVyYXRpb25QYXJhbWV0ZXJzEi4KBG5vZGUYASABKAsyHi5pY2hvci52MWFscGhhMS5Ob2RlUGFyYW1ldGVyc0gAQgwKCnBhcmFtZXRlcnMi9ggKCU9wZXJhdGlvbhImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USCwoDdWlkGAIgASgJEioKB2NsdXN0ZXIYAyABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USKwoEa2luZBgEIAEoDjIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbktpbmQSLQoFcGhhc2UYBSABKA4yHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25QaGFzZRINCgVzdGFnZRgGIAEoCRIYChBjb21wbGV0ZWRfc3RhZ2VzGAcgAygJEi8KBnRhcmdldBgIIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBIvCghtYWNoaW5lcxgJIAMoCzIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblVuaXQSLAoFdW5pdHMYCiADKAsyHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25Vbml0EgwKBGhlbGQYCyADKAkSFgoOZmFpbHVyZV9yZWFzb24YDCABKAkSLQoKY29uZGl0aW9ucxgNIAMoCzIZLmljaG9yLnYxYWxwaGExLkNvbmRpdGlvbhImCgZhbnN3ZXIYDiABKAsyFi5pY2hvci52MWFscGhhMS5BbnN3ZXISLAoJYXR0ZW50aW9uGA8gASgOMhkuaWNob3IudjFhbHBoYTEuQXR0ZW50aW9uEg4KBnBhdXNlZBgQIAEoCBIQCghkZWxldGluZxgRIAEoCBIRCglsb2NrX2hlbGQYEiABKAgSFwoPbWF4X3VuYXZhaWxhYmxlGBMgASgJEi8KCW92ZXJyaWRlcxgUIAMoCzIcLmljaG9yLnYxYWxwaGExLkdhdGVPdmVycmlkZRI3CgpwYXJhbWV0ZXJzGBUgASgLMiMuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uUGFyYW1ldGVycxISCgpjcmVhdGVkX2J5GBYgASgJEi8KC2NyZWF0ZV90aW1lGBcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpzdGFydF90aW1lGBggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9jb21wbGV0aW9uX3RpbWUYGSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD2xhc3RfcmV0cnlfdGltZRgaIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNQoGbGFiZWxzGBsgAygLMiUuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uLkxhYmVsc0VudHJ5EhYKDm1hY2hpbmVzX3RvdGFsGBwgASgFEhoKEm1hY2hpbmVzX2NvbXBsZXRlZBgdIAEoBRIXCg9yZXRyeV9yZXF1ZXN0ZWQYHiABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLoAQoNT3BlcmF0aW9uVW5pdBIMCgRuYW1lGAEgASgJEigKBXBoYXNlGAIgASgOMhkuaWNob3IudjFhbHBoYTEuVW5pdFBoYXNlEg0KBXN0YWdlGAMgASgJEgwKBHN0ZXAYBCABKAkSMwoPc3RlcF9zdGFydF90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdtZXNzYWdlGAYgASgJEg4KBmZhaWxlZBgHIAEoCBIsCgVzdGVwcxgIIAMoCzIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblN0ZXAiigEKDU9wZXJhdGlvblN0ZXASDAoEbmFtZRgBIAEoCRIuCgpzdGFydF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFc3RhZ2UYBCABKAkiUgoGQW5zd2VyEg0KBWRvaW5nGAEgASgJEgsKA3doeRgCIAEoCRILCgN3aG8YAyABKAkSDwoHY29tbWFuZBgEIAEoCRIOCgZyZWFzb24YBSABKAkikQUKBFBsYW4SKgoHY2x1c3RlchgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIrCgRraW5kGAIgASgOMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uS2luZBImCgZlZmZlY3QYAyABKA4yFi5pY2hvci52MWFscGhhMS5FZmZlY3QSKQoGc3RhZ2VzGAQgAygLMhkuaWNob3IudjFhbHBoYTEuUGxhblN0YWdlEgwKBGhlbGQYBSADKAkSMAoHY3VycmVudBgGIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBIvCgZ0YXJnZXQYByABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSKQoIcmVmdXNhbHMYCCADKAsyFy5pY2hvci52MWFscGhhMS5SZWZ1c2FsEikKCHdhcm5pbmdzGAkgAygLMhcuaWNob3IudjFhbHBoYTEuV2FybmluZxIrCgpvdmVycmlkZGVuGAogAygLMhcuaWNob3IudjFhbHBoYTEuUmVmdXNhbBI1ChJlc3RpbWF0ZWRfZHVyYXRpb24YCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoNb2JzZXJ2ZWRfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJYXRfdGFyZ2V0GA0gASgIEjIKDGNvbmZpcm1hdGlvbhgOIAEoDjIcLmljaG9yLnYxYWxwaGExLkNvbmZpcm1hdGlvbhITCgt3cml0ZXNfc3BlYxgPIAEoCBIPCgdjb21tYW5kGBAgASgJEhIKCmxpdmVfZ2F0ZXMYESADKAkiWAoJUGxhblN0YWdlEgwKBG5hbWUYASABKAkSKQoGZ3JvdXBzGAIgAygLMhkuaWNob3IudjFhbHBoYTEuUGxhbkdyb3VwEhIKCmRpc3J1cHRpdmUYAyABKAgiOgoJUGxhbkdyb3VwEi0KCG1hY2hpbmVzGAEgAygLMhsuaWNob3IudjFhbHBoYTEuUGxhbk1hY2hpbmUitwEKC1BsYW5NYWNoaW5lEgwKBG5hbWUYASABKAkSDAoEbm9kZRgCIAEoCRIpCgRyb2xlGAMgASgOMhsuaWNob3IudjFhbHBoYTEuTWFjaGluZVJvbGUSMAoHY3VycmVudBgEIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBIvCgZ0YXJnZXQYBSABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQiSwoHUmVmdXNhbBIMCgRnYXRlGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSDAoEaGVscBgDIAEoCRITCgtvdmVycmlkYWJsZRgEIAEoCCI1CghSZWZ1c2FscxIpCghyZWZ1c2FscxgBIAMoCzIXLmljaG9yLnYxYWxwaGExLlJlZnVzYWwiOwoKUGFydGx5RG9uZRIMCgRkb25lGAEgASgJEg8KB21pc3NpbmcYAiABKAkSDgoGZmluaXNoGAMgASgJIigKB1dhcm5pbmcSDAoEY29kZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJIrICCg9PcGVyYXRpb25GaWx0ZXISKwoIY2x1c3RlcnMYASADKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USEgoKbmFtZXNwYWNlcxgCIAMoCRIsCgVraW5kcxgDIAMoDjIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbktpbmQSLgoGcGhhc2VzGAQgAygOMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uUGhhc2USFgoObGFiZWxfc2VsZWN0b3IYBSABKAkSDAoEdGV4dBgGIAEoCRIwCg1taW5fYXR0ZW50aW9uGAcgASgOMhkuaWNob3IudjFhbHBoYTEuQXR0ZW50aW9uEigKBW5hbWVzGAggAygLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlIn4KFUxpc3RPcGVyYXRpb25zUmVxdWVzdBIvCgZmaWx0ZXIYASABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25GaWx0ZXISEAoIb3JkZXJfYnkYAiABKAkSIgoEcGFnZRgDIAEoCzIULmljaG9yLnYxYWxwaGExLlBhZ2UitQEKFkxpc3RPcGVyYXRpb25zUmVzcG9uc2USLQoKb3BlcmF0aW9ucxgBIAMoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEgoKdG90YWxfc2l6ZRgDIAEoBRIpCghmYWlsdXJlcxgEIAMoCzIXLmljaG9yLnYxYWxwaGExLkZhaWx1cmUSFAoMcmVzdW1lX3Rva2VuGAUgASgJIj0KE0dldE9wZXJhdGlvblJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlInQKFEdldE9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIuCgZldmVudHMYAiADKAsyHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25FdmVudCJ7Cg5PcGVyYXRpb25FdmVudBIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd3YXJuaW5nGAIgASgIEg4KBnJlYXNvbhgDIAEoCRIPCgdtZXNzYWdlGAQgASgJEg0KBWNvdW50GAUgASgFIp0CCg5PcGVyYXRpb25PcmRlchIqCgdjbHVzdGVyGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEisKBGtpbmQYAiABKA4yHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25LaW5kEjcKCnBhcmFtZXRlcnMYAyABKAsyIy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25QYXJhbWV0ZXJzEi8KBnRhcmdldBgEIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBIXCg9tYXhfdW5hdmFpbGFibGUYBSABKAkSLwoJb3ZlcnJpZGVzGAYgAygLMhwuaWNob3IudjFhbHBoYTEuR2F0ZU92ZXJyaWRlIkUKFFBsYW5PcGVyYXRpb25SZXF1ZXN0Ei0KBW9yZGVyGAEgASgLMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uT3JkZXIiOwoVUGxhbk9wZXJhdGlvblJlc3BvbnNlEiIKBHBsYW4YASABKAsyFC5pY2hvci52MWFscGhhMS5QbGFuIrEBChZDcmVhdGVPcGVyYXRpb25SZXF1ZXN0Ei0KBW9yZGVyGAEgASgLMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uT3JkZXISOAoPZXhwZWN0ZWRfdGFyZ2V0GAIgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0EhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRIVCg12YWxpZGF0ZV9vbmx5GAQgASgIIoMBChdDcmVhdGVPcGVyYXRpb25SZXNwb25zZRIsCglvcGVyYXRpb24YASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24SDwoHZXhpc3RlZBgCIAEoCBISCgp3cm90ZV9zcGVjGAMgASgIEhUKDW5vdGhpbmdfdG9fZG8YBCABKAgiUwoZU2V0T3BlcmF0aW9uUGF1c2VkUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USDgoGcGF1c2VkGAIgASgIIlsKGlNldE9wZXJhdGlvblBhdXNlZFJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdjaGFuZ2VkGAIgASgIIj8KFVJldHJ5T3BlcmF0aW9uUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UiVwoWUmV0cnlPcGVyYXRpb25SZXNwb25zZRIsCglvcGVyYXRpb24YASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24SDwoHY2hhbmdlZBgCIAEoCCJfChZEZWxldGVPcGVyYXRpb25SZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRINCgVmb3JjZRgCIAEoCBIOCgZyZWFzb24YAyABKAkiJwoXRGVsZXRlT3BlcmF0aW9uUmVzcG9uc2USDAoEZ29uZRgBIAEoCCJfChZXYXRjaE9wZXJhdGlvbnNSZXF1ZXN0Ei8KBmZpbHRlchgBIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkZpbHRlchIUCgxyZXN1bWVfdG9rZW4YAiABKAkilgIKF1dhdGNoT3BlcmF0aW9uc1Jlc3BvbnNlEiwKB2NoYW5nZWQYASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25IABIsCgdyZW1vdmVkGAIgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlSAASKAoGc3luY2VkGAMgASgLMhYuaWNob3IudjFhbHBoYTEuU3luY2VkSAASJgoFcmVzZXQYBCABKAsyFS5pY2hvci52MWFscGhhMS5SZXNldEgAEi4KCWhlYXJ0YmVhdBgFIAEoCzIZLmljaG9yLnYxYWxwaGExLkhlYXJ0YmVhdEgAEhQKDHJlc3VtZV90b2tlbhgGIAEoCUIHCgVldmVudCIICgZTeW5jZWQiBwoFUmVzZXQqzQIKDU9wZXJhdGlvbktpbmQSHgoaT1BFUkFUSU9OX0tJTkRfVU5TUEVDSUZJRUQQABIYChRPUEVSQVRJT05fS0lORF9UQUxPUxABEh0KGU9QRVJBVElPTl9LSU5EX0tVQkVSTkVURVMQAhIYChRPUEVSQVRJT05fS0lORF9JQ0hPUhADEhYKEk9QRVJBVElPTl9LSU5EX0NOSRAEEhkKFU9QRVJBVElPTl9LSU5EX0NPTkZJRxAFEhcKE09QRVJBVElPTl9LSU5EX05PREUQBhIbChdPUEVSQVRJT05fS0lORF9TSFVURE9XThAHEh4KGk9QRVJBVElPTl9LSU5EX0NBX1JPVEFUSU9OEAgSHwobT1BFUkFUSU9OX0tJTkRfS0VZX1JPVEFUSU9OEAkSHwobT1BFUkFUSU9OX0tJTkRfRVRDRF9SRVNUT1JFEAoqqgEKDk9wZXJhdGlvblBoYXNlEh8KG09QRVJBVElPTl9QSEFTRV9VTlNQRUNJRklFRBAAEhsKF09QRVJBVElPTl9QSEFTRV9QRU5ESU5HEAESHwobT1BFUkFUSU9OX1BIQVNFX0lOX1BST0dSRVNTEAISGgoWT1BFUkFUSU9OX1BIQVNFX1BBVVNFRBADEh0KGU9QRVJBVElPTl9QSEFTRV9DT01QTEVURUQQBCrLAQoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEg8KC0VGRkVDVF9OT05FEAESHQoZRUZGRUNUX1JFU1RBUlRfQ09NUE9ORU5UUxACEhEKDUVGRkVDVF9SRUJPT1QQAxIPCgtFRkZFQ1RfU1RPUBAEEhYKEkVGRkVDVF9DQV9ST1RBVElPThAFEhcKE0VGRkVDVF9LRVlfUk9UQVRJT04QBhISCg5FRkZFQ1RfUkVTVE9SRRAHEhAKDEVGRkVDVF9SRVNFVBAIKl0KCVVuaXRQaGFzZRIaChZVTklUX1BIQVNFX1VOU1BFQ0lGSUVEEAASGgoWVU5JVF9QSEFTRV9JTl9QUk9HUkVTUxABEhgKFFVOSVRfUEhBU0VfQ09NUExFVEVEEAIqWQoMQ29uZmlybWF0aW9uEhwKGENPTkZJUk1BVElPTl9VTlNQRUNJRklFRBAAEhQKEENPTkZJUk1BVElPTl9ZRVMQARIVChFDT05GSVJNQVRJT05fTkFNRRACMrwGChBPcGVyYXRpb25TZXJ2aWNlEmQKDkxpc3RPcGVyYXRpb25zEiUuaWNob3IudjFhbHBoYTEuTGlzdE9wZXJhdGlvbnNSZXF1ZXN0GiYuaWNob3IudjFhbHBoYTEuTGlzdE9wZXJhdGlvbnNSZXNwb25zZSIDkAIBEl4KDEdldE9wZXJhdGlvbhIjLmljaG9yLnYxYWxwaGExLkdldE9wZXJhdGlvblJlcXVlc3QaJC5pY2hvci52MWFscGhhMS5HZXRPcGVyYXRpb25SZXNwb25zZSIDkAIBEmEKDVBsYW5PcGVyYXRpb24SJC5pY2hvci52MWFscGhhMS5QbGFuT3BlcmF0aW9uUmVxdWVzdBolLmljaG9yLnYxYWxwaGExLlBsYW5PcGVyYXRpb25SZXNwb25zZSIDkAIBEmIKD0NyZWF0ZU9wZXJhdGlvbhImLmljaG9yLnYxYWxwaGExLkNyZWF0ZU9wZXJhdGlvblJlcXVlc3QaJy5pY2hvci52MWFscGhhMS5DcmVhdGVPcGVyYXRpb25SZXNwb25zZRJrChJTZXRPcGVyYXRpb25QYXVzZWQSKS5pY2hvci52MWFscGhhMS5TZXRPcGVyYXRpb25QYXVzZWRSZXF1ZXN0GiouaWNob3IudjFhbHBoYTEuU2V0T3BlcmF0aW9uUGF1c2VkUmVzcG9uc2USXwoOUmV0cnlPcGVyYXRpb24SJS5pY2hvci52MWFscGhhMS5SZXRyeU9wZXJhdGlvblJlcXVlc3QaJi5pY2hvci52MWFscGhhMS5SZXRyeU9wZXJhdGlvblJlc3BvbnNlEmIKD0RlbGV0ZU9wZXJhdGlvbhImLmljaG9yLnYxYWxwaGExLkRlbGV0ZU9wZXJhdGlvblJlcXVlc3QaJy5pY2hvci52MWFscGhhMS5EZWxldGVPcGVyYXRpb25SZXNwb25zZRJpCg9XYXRjaE9wZXJhdGlvbnMSJi5pY2hvci52MWFscGhhMS5XYXRjaE9wZXJhdGlvbnNSZXF1ZXN0GicuaWNob3IudjFhbHBoYTEuV2F0Y2hPcGVyYXRpb25zUmVzcG9uc2UiA5ACATABQjxaOmljaG9yLm1hZXNoLmRldi9odWIvcHJvdG8vZ2VuL2ljaG9yL3YxYWxwaGExO2ljaG9ydjFhbHBoYTFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ichor_v1alpha1_types]);
+  fileDesc("Ch5pY2hvci92MWFscGhhMS9vcGVyYXRpb24ucHJvdG8SDmljaG9yLnYxYWxwaGExIiwKDEdhdGVPdmVycmlkZRIMCgRnYXRlGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKXAQoOTm9kZVBhcmFtZXRlcnMSDwoHbWFjaGluZRgBIAEoCRIOCgZhY3Rpb24YAiABKAkSEwoLcmVib290X21vZGUYAyABKAkSDwoHc2VydmljZRgEIAEoCRIuCgVyZXNldBgFIAEoCzIfLmljaG9yLnYxYWxwaGExLlJlc2V0UGFyYW1ldGVycxIOCgZhbGFybXMYBiABKAkiPgoPUmVzZXRQYXJhbWV0ZXJzEg4KBm1hbm5lchgBIAEoCRIMCgR3aXBlGAIgAygJEg0KBWFmdGVyGAMgASgJIiQKEENvbmZpZ1BhcmFtZXRlcnMSEAoIbWFjaGluZXMYASADKAkiNgoSU2h1dGRvd25QYXJhbWV0ZXJzEg4KBmFjdGlvbhgBIAEoCRIQCghzbmFwc2hvdBgCIAEoCSK/AQoTT3BlcmF0aW9uUGFyYW1ldGVycxIuCgRub2RlGAEgASgLMh4uaWNob3IudjFhbHBoYTEuTm9kZVBhcmFtZXRlcnNIABIyCgZjb25maWcYAiABKAsyIC5pY2hvci52MWFscGhhMS5Db25maWdQYXJhbWV0ZXJzSAASNgoIc2h1dGRvd24YAyABKAsyIi5pY2hvci52MWFscGhhMS5TaHV0ZG93blBhcmFtZXRlcnNIAEIMCgpwYXJhbWV0ZXJzIvYICglPcGVyYXRpb24SJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEgsKA3VpZBgCIAEoCRIqCgdjbHVzdGVyGAMgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEisKBGtpbmQYBCABKA4yHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25LaW5kEi0KBXBoYXNlGAUgASgOMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uUGhhc2USDQoFc3RhZ2UYBiABKAkSGAoQY29tcGxldGVkX3N0YWdlcxgHIAMoCRIvCgZ0YXJnZXQYCCABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSLwoIbWFjaGluZXMYCSADKAsyHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25Vbml0EiwKBXVuaXRzGAogAygLMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVW5pdBIMCgRoZWxkGAsgAygJEhYKDmZhaWx1cmVfcmVhc29uGAwgASgJEi0KCmNvbmRpdGlvbnMYDSADKAsyGS5pY2hvci52MWFscGhhMS5Db25kaXRpb24SJgoGYW5zd2VyGA4gASgLMhYuaWNob3IudjFhbHBoYTEuQW5zd2VyEiwKCWF0dGVudGlvbhgPIAEoDjIZLmljaG9yLnYxYWxwaGExLkF0dGVudGlvbhIOCgZwYXVzZWQYECABKAgSEAoIZGVsZXRpbmcYESABKAgSEQoJbG9ja19oZWxkGBIgASgIEhcKD21heF91bmF2YWlsYWJsZRgTIAEoCRIvCglvdmVycmlkZXMYFCADKAsyHC5pY2hvci52MWFscGhhMS5HYXRlT3ZlcnJpZGUSNwoKcGFyYW1ldGVycxgVIAEoCzIjLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBhcmFtZXRlcnMSEgoKY3JlYXRlZF9ieRgWIAEoCRIvCgtjcmVhdGVfdGltZRgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc3RhcnRfdGltZRgYIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPY29tcGxldGlvbl90aW1lGBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9sYXN0X3JldHJ5X3RpbWUYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKBmxhYmVscxgbIAMoCzIlLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbi5MYWJlbHNFbnRyeRIWCg5tYWNoaW5lc190b3RhbBgcIAEoBRIaChJtYWNoaW5lc19jb21wbGV0ZWQYHSABKAUSFwoPcmV0cnlfcmVxdWVzdGVkGB4gASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi6AEKDU9wZXJhdGlvblVuaXQSDAoEbmFtZRgBIAEoCRIoCgVwaGFzZRgCIAEoDjIZLmljaG9yLnYxYWxwaGExLlVuaXRQaGFzZRINCgVzdGFnZRgDIAEoCRIMCgRzdGVwGAQgASgJEjMKD3N0ZXBfc3RhcnRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVzc2FnZRgGIAEoCRIOCgZmYWlsZWQYByABKAgSLAoFc3RlcHMYCCADKAsyHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25TdGVwIooBCg1PcGVyYXRpb25TdGVwEgwKBG5hbWUYASABKAkSLgoKc3RhcnRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXN0YWdlGAQgASgJIlIKBkFuc3dlchINCgVkb2luZxgBIAEoCRILCgN3aHkYAiABKAkSCwoDd2hvGAMgASgJEg8KB2NvbW1hbmQYBCABKAkSDgoGcmVhc29uGAUgASgJIqEFCgRQbGFuEioKB2NsdXN0ZXIYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USKwoEa2luZBgCIAEoDjIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbktpbmQSJgoGZWZmZWN0GAMgASgOMhYuaWNob3IudjFhbHBoYTEuRWZmZWN0EikKBnN0YWdlcxgEIAMoCzIZLmljaG9yLnYxYWxwaGExLlBsYW5TdGFnZRIMCgRoZWxkGAUgAygJEjAKB2N1cnJlbnQYBiABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSLwoGdGFyZ2V0GAcgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0EikKCHJlZnVzYWxzGAggAygLMhcuaWNob3IudjFhbHBoYTEuUmVmdXNhbBIpCgh3YXJuaW5ncxgJIAMoCzIXLmljaG9yLnYxYWxwaGExLldhcm5pbmcSKwoKb3ZlcnJpZGRlbhgKIAMoCzIXLmljaG9yLnYxYWxwaGExLlJlZnVzYWwSNQoSZXN0aW1hdGVkX2R1cmF0aW9uGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDW9ic2VydmVkX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWF0X3RhcmdldBgNIAEoCBIyCgxjb25maXJtYXRpb24YDiABKA4yHC5pY2hvci52MWFscGhhMS5Db25maXJtYXRpb24SEwoLd3JpdGVzX3NwZWMYDyABKAgSDwoHY29tbWFuZBgQIAEoCRISCgpsaXZlX2dhdGVzGBEgAygJEg4KBmxvc3NlcxgSIAMoCSJYCglQbGFuU3RhZ2USDAoEbmFtZRgBIAEoCRIpCgZncm91cHMYAiADKAsyGS5pY2hvci52MWFscGhhMS5QbGFuR3JvdXASEgoKZGlzcnVwdGl2ZRgDIAEoCCI6CglQbGFuR3JvdXASLQoIbWFjaGluZXMYASADKAsyGy5pY2hvci52MWFscGhhMS5QbGFuTWFjaGluZSLtAQoLUGxhbk1hY2hpbmUSDAoEbmFtZRgBIAEoCRIMCgRub2RlGAIgASgJEikKBHJvbGUYAyABKA4yGy5pY2hvci52MWFscGhhMS5NYWNoaW5lUm9sZRIwCgdjdXJyZW50GAQgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0Ei8KBnRhcmdldBgFIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBImCgZlZmZlY3QYBiABKA4yFi5pY2hvci52MWFscGhhMS5FZmZlY3QSDAoEZGlmZhgHIAEoCSJLCgdSZWZ1c2FsEgwKBGdhdGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIMCgRoZWxwGAMgASgJEhMKC292ZXJyaWRhYmxlGAQgASgIIjUKCFJlZnVzYWxzEikKCHJlZnVzYWxzGAEgAygLMhcuaWNob3IudjFhbHBoYTEuUmVmdXNhbCI7CgpQYXJ0bHlEb25lEgwKBGRvbmUYASABKAkSDwoHbWlzc2luZxgCIAEoCRIOCgZmaW5pc2gYAyABKAkiKAoHV2FybmluZxIMCgRjb2RlGAEgASgJEg8KB21lc3NhZ2UYAiABKAkisgIKD09wZXJhdGlvbkZpbHRlchIrCghjbHVzdGVycxgBIAMoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRISCgpuYW1lc3BhY2VzGAIgAygJEiwKBWtpbmRzGAMgAygOMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uS2luZBIuCgZwaGFzZXMYBCADKA4yHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25QaGFzZRIWCg5sYWJlbF9zZWxlY3RvchgFIAEoCRIMCgR0ZXh0GAYgASgJEjAKDW1pbl9hdHRlbnRpb24YByABKA4yGS5pY2hvci52MWFscGhhMS5BdHRlbnRpb24SKAoFbmFtZXMYCCADKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UifgoVTGlzdE9wZXJhdGlvbnNSZXF1ZXN0Ei8KBmZpbHRlchgBIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkZpbHRlchIQCghvcmRlcl9ieRgCIAEoCRIiCgRwYWdlGAMgASgLMhQuaWNob3IudjFhbHBoYTEuUGFnZSK1AQoWTGlzdE9wZXJhdGlvbnNSZXNwb25zZRItCgpvcGVyYXRpb25zGAEgAygLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRISCgp0b3RhbF9zaXplGAMgASgFEikKCGZhaWx1cmVzGAQgAygLMhcuaWNob3IudjFhbHBoYTEuRmFpbHVyZRIUCgxyZXN1bWVfdG9rZW4YBSABKAkiPQoTR2V0T3BlcmF0aW9uUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UidAoUR2V0T3BlcmF0aW9uUmVzcG9uc2USLAoJb3BlcmF0aW9uGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEi4KBmV2ZW50cxgCIAMoCzIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkV2ZW50InsKDk9wZXJhdGlvbkV2ZW50EigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3dhcm5pbmcYAiABKAgSDgoGcmVhc29uGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSDQoFY291bnQYBSABKAUinQIKDk9wZXJhdGlvbk9yZGVyEioKB2NsdXN0ZXIYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USKwoEa2luZBgCIAEoDjIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbktpbmQSNwoKcGFyYW1ldGVycxgDIAEoCzIjLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBhcmFtZXRlcnMSLwoGdGFyZ2V0GAQgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0EhcKD21heF91bmF2YWlsYWJsZRgFIAEoCRIvCglvdmVycmlkZXMYBiADKAsyHC5pY2hvci52MWFscGhhMS5HYXRlT3ZlcnJpZGUiRQoUUGxhbk9wZXJhdGlvblJlcXVlc3QSLQoFb3JkZXIYASABKAsyHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25PcmRlciI7ChVQbGFuT3BlcmF0aW9uUmVzcG9uc2USIgoEcGxhbhgBIAEoCzIULmljaG9yLnYxYWxwaGExLlBsYW4isQEKFkNyZWF0ZU9wZXJhdGlvblJlcXVlc3QSLQoFb3JkZXIYASABKAsyHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25PcmRlchI4Cg9leHBlY3RlZF90YXJnZXQYAiABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJEhUKDXZhbGlkYXRlX29ubHkYBCABKAgigwEKF0NyZWF0ZU9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdleGlzdGVkGAIgASgIEhIKCndyb3RlX3NwZWMYAyABKAgSFQoNbm90aGluZ190b19kbxgEIAEoCCJTChlTZXRPcGVyYXRpb25QYXVzZWRSZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIOCgZwYXVzZWQYAiABKAgiWwoaU2V0T3BlcmF0aW9uUGF1c2VkUmVzcG9uc2USLAoJb3BlcmF0aW9uGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEg8KB2NoYW5nZWQYAiABKAgiPwoVUmV0cnlPcGVyYXRpb25SZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZSJXChZSZXRyeU9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdjaGFuZ2VkGAIgASgIIl8KFkRlbGV0ZU9wZXJhdGlvblJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEg0KBWZvcmNlGAIgASgIEg4KBnJlYXNvbhgDIAEoCSInChdEZWxldGVPcGVyYXRpb25SZXNwb25zZRIMCgRnb25lGAEgASgIIl8KFldhdGNoT3BlcmF0aW9uc1JlcXVlc3QSLwoGZmlsdGVyGAEgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uRmlsdGVyEhQKDHJlc3VtZV90b2tlbhgCIAEoCSKWAgoXV2F0Y2hPcGVyYXRpb25zUmVzcG9uc2USLAoHY2hhbmdlZBgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkgAEiwKB3JlbW92ZWQYAiABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2VIABIoCgZzeW5jZWQYAyABKAsyFi5pY2hvci52MWFscGhhMS5TeW5jZWRIABImCgVyZXNldBgEIAEoCzIVLmljaG9yLnYxYWxwaGExLlJlc2V0SAASLgoJaGVhcnRiZWF0GAUgASgLMhkuaWNob3IudjFhbHBoYTEuSGVhcnRiZWF0SAASFAoMcmVzdW1lX3Rva2VuGAYgASgJQgcKBWV2ZW50IggKBlN5bmNlZCIHCgVSZXNldCrNAgoNT3BlcmF0aW9uS2luZBIeChpPUEVSQVRJT05fS0lORF9VTlNQRUNJRklFRBAAEhgKFE9QRVJBVElPTl9LSU5EX1RBTE9TEAESHQoZT1BFUkFUSU9OX0tJTkRfS1VCRVJORVRFUxACEhgKFE9QRVJBVElPTl9LSU5EX0lDSE9SEAMSFgoST1BFUkFUSU9OX0tJTkRfQ05JEAQSGQoVT1BFUkFUSU9OX0tJTkRfQ09ORklHEAUSFwoTT1BFUkFUSU9OX0tJTkRfTk9ERRAGEhsKF09QRVJBVElPTl9LSU5EX1NIVVRET1dOEAcSHgoaT1BFUkFUSU9OX0tJTkRfQ0FfUk9UQVRJT04QCBIfChtPUEVSQVRJT05fS0lORF9LRVlfUk9UQVRJT04QCRIfChtPUEVSQVRJT05fS0lORF9FVENEX1JFU1RPUkUQCiqqAQoOT3BlcmF0aW9uUGhhc2USHwobT1BFUkFUSU9OX1BIQVNFX1VOU1BFQ0lGSUVEEAASGwoXT1BFUkFUSU9OX1BIQVNFX1BFTkRJTkcQARIfChtPUEVSQVRJT05fUEhBU0VfSU5fUFJPR1JFU1MQAhIaChZPUEVSQVRJT05fUEhBU0VfUEFVU0VEEAMSHQoZT1BFUkFUSU9OX1BIQVNFX0NPTVBMRVRFRBAEKssBCgZFZmZlY3QSFgoSRUZGRUNUX1VOU1BFQ0lGSUVEEAASDwoLRUZGRUNUX05PTkUQARIdChlFRkZFQ1RfUkVTVEFSVF9DT01QT05FTlRTEAISEQoNRUZGRUNUX1JFQk9PVBADEg8KC0VGRkVDVF9TVE9QEAQSFgoSRUZGRUNUX0NBX1JPVEFUSU9OEAUSFwoTRUZGRUNUX0tFWV9ST1RBVElPThAGEhIKDkVGRkVDVF9SRVNUT1JFEAcSEAoMRUZGRUNUX1JFU0VUEAgqXQoJVW5pdFBoYXNlEhoKFlVOSVRfUEhBU0VfVU5TUEVDSUZJRUQQABIaChZVTklUX1BIQVNFX0lOX1BST0dSRVNTEAESGAoUVU5JVF9QSEFTRV9DT01QTEVURUQQAipZCgxDb25maXJtYXRpb24SHAoYQ09ORklSTUFUSU9OX1VOU1BFQ0lGSUVEEAASFAoQQ09ORklSTUFUSU9OX1lFUxABEhUKEUNPTkZJUk1BVElPTl9OQU1FEAIyvAYKEE9wZXJhdGlvblNlcnZpY2USZAoOTGlzdE9wZXJhdGlvbnMSJS5pY2hvci52MWFscGhhMS5MaXN0T3BlcmF0aW9uc1JlcXVlc3QaJi5pY2hvci52MWFscGhhMS5MaXN0T3BlcmF0aW9uc1Jlc3BvbnNlIgOQAgESXgoMR2V0T3BlcmF0aW9uEiMuaWNob3IudjFhbHBoYTEuR2V0T3BlcmF0aW9uUmVxdWVzdBokLmljaG9yLnYxYWxwaGExLkdldE9wZXJhdGlvblJlc3BvbnNlIgOQAgESYQoNUGxhbk9wZXJhdGlvbhIkLmljaG9yLnYxYWxwaGExLlBsYW5PcGVyYXRpb25SZXF1ZXN0GiUuaWNob3IudjFhbHBoYTEuUGxhbk9wZXJhdGlvblJlc3BvbnNlIgOQAgESYgoPQ3JlYXRlT3BlcmF0aW9uEiYuaWNob3IudjFhbHBoYTEuQ3JlYXRlT3BlcmF0aW9uUmVxdWVzdBonLmljaG9yLnYxYWxwaGExLkNyZWF0ZU9wZXJhdGlvblJlc3BvbnNlEmsKElNldE9wZXJhdGlvblBhdXNlZBIpLmljaG9yLnYxYWxwaGExLlNldE9wZXJhdGlvblBhdXNlZFJlcXVlc3QaKi5pY2hvci52MWFscGhhMS5TZXRPcGVyYXRpb25QYXVzZWRSZXNwb25zZRJfCg5SZXRyeU9wZXJhdGlvbhIlLmljaG9yLnYxYWxwaGExLlJldHJ5T3BlcmF0aW9uUmVxdWVzdBomLmljaG9yLnYxYWxwaGExLlJldHJ5T3BlcmF0aW9uUmVzcG9uc2USYgoPRGVsZXRlT3BlcmF0aW9uEiYuaWNob3IudjFhbHBoYTEuRGVsZXRlT3BlcmF0aW9uUmVxdWVzdBonLmljaG9yLnYxYWxwaGExLkRlbGV0ZU9wZXJhdGlvblJlc3BvbnNlEmkKD1dhdGNoT3BlcmF0aW9ucxImLmljaG9yLnYxYWxwaGExLldhdGNoT3BlcmF0aW9uc1JlcXVlc3QaJy5pY2hvci52MWFscGhhMS5XYXRjaE9wZXJhdGlvbnNSZXNwb25zZSIDkAIBMAFCPFo6aWNob3IubWFlc2guZGV2L2h1Yi9wcm90by9nZW4vaWNob3IvdjFhbHBoYTE7aWNob3J2MWFscGhhMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ichor_v1alpha1_types]);
 
 /**
  * GateOverride bypasses a gate that allows it. It needs the verb override.
@@ -51,7 +51,7 @@ export const GateOverrideSchema: GenMessage<GateOverride> = /*@__PURE__*/
  */
 export type NodeParameters = Message<"ichor.v1alpha1.NodeParameters"> & {
   /**
-   * machine is the name of the TalosMachine, or of its Node.
+   * machine is the name of the TalosMachine, or of its Node. Action EtcdDefrag without one takes every member of etcd.
    *
    * @generated from field: string machine = 1;
    */
@@ -70,6 +70,27 @@ export type NodeParameters = Message<"ichor.v1alpha1.NodeParameters"> & {
    * @generated from field: string reboot_mode = 3;
    */
   rebootMode: string;
+
+  /**
+   * service is what action RestartService restarts: kubelet, or ext- and the name of an extension's service.
+   *
+   * @generated from field: string service = 4;
+   */
+  service: string;
+
+  /**
+   * reset says how action Reset resets the machine.
+   *
+   * @generated from field: ichor.v1alpha1.ResetParameters reset = 5;
+   */
+  reset?: ResetParameters | undefined;
+
+  /**
+   * alarms is what becomes of etcd's alarms with action EtcdDefrag: Keep or Disarm; empty is Keep.
+   *
+   * @generated from field: string alarms = 6;
+   */
+  alarms: string;
 };
 
 /**
@@ -78,6 +99,90 @@ export type NodeParameters = Message<"ichor.v1alpha1.NodeParameters"> & {
  */
 export const NodeParametersSchema: GenMessage<NodeParameters> = /*@__PURE__*/
   messageDesc(file_ichor_v1alpha1_operation, 1);
+
+/**
+ * ResetParameters say how a machine is reset.
+ *
+ * @generated from message ichor.v1alpha1.ResetParameters
+ */
+export type ResetParameters = Message<"ichor.v1alpha1.ResetParameters"> & {
+  /**
+   * manner is Graceful or Forced; empty is Graceful.
+   *
+   * @generated from field: string manner = 1;
+   */
+  manner: string;
+
+  /**
+   * wipe is System, UserVolumes, or both; nothing is System.
+   *
+   * @generated from field: repeated string wipe = 2;
+   */
+  wipe: string[];
+
+  /**
+   * after is Reboot or PowerOff; empty is Reboot.
+   *
+   * @generated from field: string after = 3;
+   */
+  after: string;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.ResetParameters.
+ * Use `create(ResetParametersSchema)` to create a new message.
+ */
+export const ResetParametersSchema: GenMessage<ResetParameters> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 2);
+
+/**
+ * ConfigParameters are what kind config needs.
+ *
+ * @generated from message ichor.v1alpha1.ConfigParameters
+ */
+export type ConfigParameters = Message<"ichor.v1alpha1.ConfigParameters"> & {
+  /**
+   * machines limits the roll-out to these TalosMachines, or Nodes; nothing means all.
+   *
+   * @generated from field: repeated string machines = 1;
+   */
+  machines: string[];
+};
+
+/**
+ * Describes the message ichor.v1alpha1.ConfigParameters.
+ * Use `create(ConfigParametersSchema)` to create a new message.
+ */
+export const ConfigParametersSchema: GenMessage<ConfigParameters> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 3);
+
+/**
+ * ShutdownParameters are what kind shutdown needs.
+ *
+ * @generated from message ichor.v1alpha1.ShutdownParameters
+ */
+export type ShutdownParameters = Message<"ichor.v1alpha1.ShutdownParameters"> & {
+  /**
+   * action is Stop or Start.
+   *
+   * @generated from field: string action = 1;
+   */
+  action: string;
+
+  /**
+   * snapshot goes with Stop and has to be said: Take stores a snapshot of etcd first, None keeps nothing.
+   *
+   * @generated from field: string snapshot = 2;
+   */
+  snapshot: string;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.ShutdownParameters.
+ * Use `create(ShutdownParametersSchema)` to create a new message.
+ */
+export const ShutdownParametersSchema: GenMessage<ShutdownParameters> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 4);
 
 /**
  * OperationParameters are what a kind needs to know. At most one is set, and it is that of the kind.
@@ -94,6 +199,18 @@ export type OperationParameters = Message<"ichor.v1alpha1.OperationParameters"> 
      */
     value: NodeParameters;
     case: "node";
+  } | {
+    /**
+     * @generated from field: ichor.v1alpha1.ConfigParameters config = 2;
+     */
+    value: ConfigParameters;
+    case: "config";
+  } | {
+    /**
+     * @generated from field: ichor.v1alpha1.ShutdownParameters shutdown = 3;
+     */
+    value: ShutdownParameters;
+    case: "shutdown";
   } | { case: undefined; value?: undefined };
 };
 
@@ -102,7 +219,7 @@ export type OperationParameters = Message<"ichor.v1alpha1.OperationParameters"> 
  * Use `create(OperationParametersSchema)` to create a new message.
  */
 export const OperationParametersSchema: GenMessage<OperationParameters> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 2);
+  messageDesc(file_ichor_v1alpha1_operation, 5);
 
 /**
  * Operation is one action on one cluster, and the record of it.
@@ -286,7 +403,7 @@ export type Operation = Message<"ichor.v1alpha1.Operation"> & {
  * Use `create(OperationSchema)` to create a new message.
  */
 export const OperationSchema: GenMessage<Operation> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 3);
+  messageDesc(file_ichor_v1alpha1_operation, 6);
 
 /**
  * OperationUnit is a machine of an operation, or a stage without machines.
@@ -346,7 +463,7 @@ export type OperationUnit = Message<"ichor.v1alpha1.OperationUnit"> & {
  * Use `create(OperationUnitSchema)` to create a new message.
  */
 export const OperationUnitSchema: GenMessage<OperationUnit> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 4);
+  messageDesc(file_ichor_v1alpha1_operation, 7);
 
 /**
  * OperationStep is one step of a unit that was taken, or is being taken.
@@ -382,7 +499,7 @@ export type OperationStep = Message<"ichor.v1alpha1.OperationStep"> & {
  * Use `create(OperationStepSchema)` to create a new message.
  */
 export const OperationStepSchema: GenMessage<OperationStep> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 5);
+  messageDesc(file_ichor_v1alpha1_operation, 8);
 
 /**
  * Answer is what somebody wants to know who asks about an operation.
@@ -429,7 +546,7 @@ export type Answer = Message<"ichor.v1alpha1.Answer"> & {
  * Use `create(AnswerSchema)` to create a new message.
  */
 export const AnswerSchema: GenMessage<Answer> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 6);
+  messageDesc(file_ichor_v1alpha1_operation, 9);
 
 /**
  * Plan is what an operation would do.
@@ -541,6 +658,13 @@ export type Plan = Message<"ichor.v1alpha1.Plan"> & {
    * @generated from field: repeated string live_gates = 17;
    */
   liveGates: string[];
+
+  /**
+   * losses are what is gone for good afterwards.
+   *
+   * @generated from field: repeated string losses = 18;
+   */
+  losses: string[];
 };
 
 /**
@@ -548,7 +672,7 @@ export type Plan = Message<"ichor.v1alpha1.Plan"> & {
  * Use `create(PlanSchema)` to create a new message.
  */
 export const PlanSchema: GenMessage<Plan> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 7);
+  messageDesc(file_ichor_v1alpha1_operation, 10);
 
 /**
  * PlanStage is a part of an operation that is over on all its units before the next begins.
@@ -581,7 +705,7 @@ export type PlanStage = Message<"ichor.v1alpha1.PlanStage"> & {
  * Use `create(PlanStageSchema)` to create a new message.
  */
 export const PlanStageSchema: GenMessage<PlanStage> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 8);
+  messageDesc(file_ichor_v1alpha1_operation, 11);
 
 /**
  * PlanGroup are machines that go at once.
@@ -600,7 +724,7 @@ export type PlanGroup = Message<"ichor.v1alpha1.PlanGroup"> & {
  * Use `create(PlanGroupSchema)` to create a new message.
  */
 export const PlanGroupSchema: GenMessage<PlanGroup> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 9);
+  messageDesc(file_ichor_v1alpha1_operation, 12);
 
 /**
  * PlanMachine is a machine in a plan.
@@ -634,6 +758,20 @@ export type PlanMachine = Message<"ichor.v1alpha1.PlanMachine"> & {
    * @generated from field: ichor.v1alpha1.OperationTarget target = 5;
    */
   target?: OperationTarget | undefined;
+
+  /**
+   * effect is what this machine goes through, where that differs from machine to machine.
+   *
+   * @generated from field: ichor.v1alpha1.Effect effect = 6;
+   */
+  effect: Effect;
+
+  /**
+   * diff is what changes in its machine config, with secrets masked.
+   *
+   * @generated from field: string diff = 7;
+   */
+  diff: string;
 };
 
 /**
@@ -641,7 +779,7 @@ export type PlanMachine = Message<"ichor.v1alpha1.PlanMachine"> & {
  * Use `create(PlanMachineSchema)` to create a new message.
  */
 export const PlanMachineSchema: GenMessage<PlanMachine> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 10);
+  messageDesc(file_ichor_v1alpha1_operation, 13);
 
 /**
  * Refusal is why an operation must not start.
@@ -679,7 +817,7 @@ export type Refusal = Message<"ichor.v1alpha1.Refusal"> & {
  * Use `create(RefusalSchema)` to create a new message.
  */
 export const RefusalSchema: GenMessage<Refusal> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 11);
+  messageDesc(file_ichor_v1alpha1_operation, 14);
 
 /**
  * Refusals are the details of an error of CreateOperation that is about refusals.
@@ -698,7 +836,7 @@ export type Refusals = Message<"ichor.v1alpha1.Refusals"> & {
  * Use `create(RefusalsSchema)` to create a new message.
  */
 export const RefusalsSchema: GenMessage<Refusals> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 12);
+  messageDesc(file_ichor_v1alpha1_operation, 15);
 
 /**
  * PartlyDone is the detail of an error of a call that has written something before it failed.
@@ -733,7 +871,7 @@ export type PartlyDone = Message<"ichor.v1alpha1.PartlyDone"> & {
  * Use `create(PartlyDoneSchema)` to create a new message.
  */
 export const PartlyDoneSchema: GenMessage<PartlyDone> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 13);
+  messageDesc(file_ichor_v1alpha1_operation, 16);
 
 /**
  * Warning is what a person should know before a start.
@@ -759,7 +897,7 @@ export type Warning = Message<"ichor.v1alpha1.Warning"> & {
  * Use `create(WarningSchema)` to create a new message.
  */
 export const WarningSchema: GenMessage<Warning> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 14);
+  messageDesc(file_ichor_v1alpha1_operation, 17);
 
 /**
  * OperationFilter selects operations. Every part that is set must hold.
@@ -825,7 +963,7 @@ export type OperationFilter = Message<"ichor.v1alpha1.OperationFilter"> & {
  * Use `create(OperationFilterSchema)` to create a new message.
  */
 export const OperationFilterSchema: GenMessage<OperationFilter> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 15);
+  messageDesc(file_ichor_v1alpha1_operation, 18);
 
 /**
  * @generated from message ichor.v1alpha1.ListOperationsRequest
@@ -855,7 +993,7 @@ export type ListOperationsRequest = Message<"ichor.v1alpha1.ListOperationsReques
  * Use `create(ListOperationsRequestSchema)` to create a new message.
  */
 export const ListOperationsRequestSchema: GenMessage<ListOperationsRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 16);
+  messageDesc(file_ichor_v1alpha1_operation, 19);
 
 /**
  * @generated from message ichor.v1alpha1.ListOperationsResponse
@@ -896,7 +1034,7 @@ export type ListOperationsResponse = Message<"ichor.v1alpha1.ListOperationsRespo
  * Use `create(ListOperationsResponseSchema)` to create a new message.
  */
 export const ListOperationsResponseSchema: GenMessage<ListOperationsResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 17);
+  messageDesc(file_ichor_v1alpha1_operation, 20);
 
 /**
  * @generated from message ichor.v1alpha1.GetOperationRequest
@@ -913,7 +1051,7 @@ export type GetOperationRequest = Message<"ichor.v1alpha1.GetOperationRequest"> 
  * Use `create(GetOperationRequestSchema)` to create a new message.
  */
 export const GetOperationRequestSchema: GenMessage<GetOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 18);
+  messageDesc(file_ichor_v1alpha1_operation, 21);
 
 /**
  * @generated from message ichor.v1alpha1.GetOperationResponse
@@ -937,7 +1075,7 @@ export type GetOperationResponse = Message<"ichor.v1alpha1.GetOperationResponse"
  * Use `create(GetOperationResponseSchema)` to create a new message.
  */
 export const GetOperationResponseSchema: GenMessage<GetOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 19);
+  messageDesc(file_ichor_v1alpha1_operation, 22);
 
 /**
  * OperationEvent is an Event of Kubernetes about an operation.
@@ -978,7 +1116,7 @@ export type OperationEvent = Message<"ichor.v1alpha1.OperationEvent"> & {
  * Use `create(OperationEventSchema)` to create a new message.
  */
 export const OperationEventSchema: GenMessage<OperationEvent> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 20);
+  messageDesc(file_ichor_v1alpha1_operation, 23);
 
 /**
  * OperationOrder is what somebody wants done.
@@ -1026,7 +1164,7 @@ export type OperationOrder = Message<"ichor.v1alpha1.OperationOrder"> & {
  * Use `create(OperationOrderSchema)` to create a new message.
  */
 export const OperationOrderSchema: GenMessage<OperationOrder> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 21);
+  messageDesc(file_ichor_v1alpha1_operation, 24);
 
 /**
  * @generated from message ichor.v1alpha1.PlanOperationRequest
@@ -1043,7 +1181,7 @@ export type PlanOperationRequest = Message<"ichor.v1alpha1.PlanOperationRequest"
  * Use `create(PlanOperationRequestSchema)` to create a new message.
  */
 export const PlanOperationRequestSchema: GenMessage<PlanOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 22);
+  messageDesc(file_ichor_v1alpha1_operation, 25);
 
 /**
  * @generated from message ichor.v1alpha1.PlanOperationResponse
@@ -1060,7 +1198,7 @@ export type PlanOperationResponse = Message<"ichor.v1alpha1.PlanOperationRespons
  * Use `create(PlanOperationResponseSchema)` to create a new message.
  */
 export const PlanOperationResponseSchema: GenMessage<PlanOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 23);
+  messageDesc(file_ichor_v1alpha1_operation, 26);
 
 /**
  * @generated from message ichor.v1alpha1.CreateOperationRequest
@@ -1098,7 +1236,7 @@ export type CreateOperationRequest = Message<"ichor.v1alpha1.CreateOperationRequ
  * Use `create(CreateOperationRequestSchema)` to create a new message.
  */
 export const CreateOperationRequestSchema: GenMessage<CreateOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 24);
+  messageDesc(file_ichor_v1alpha1_operation, 27);
 
 /**
  * @generated from message ichor.v1alpha1.CreateOperationResponse
@@ -1136,7 +1274,7 @@ export type CreateOperationResponse = Message<"ichor.v1alpha1.CreateOperationRes
  * Use `create(CreateOperationResponseSchema)` to create a new message.
  */
 export const CreateOperationResponseSchema: GenMessage<CreateOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 25);
+  messageDesc(file_ichor_v1alpha1_operation, 28);
 
 /**
  * @generated from message ichor.v1alpha1.SetOperationPausedRequest
@@ -1158,7 +1296,7 @@ export type SetOperationPausedRequest = Message<"ichor.v1alpha1.SetOperationPaus
  * Use `create(SetOperationPausedRequestSchema)` to create a new message.
  */
 export const SetOperationPausedRequestSchema: GenMessage<SetOperationPausedRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 26);
+  messageDesc(file_ichor_v1alpha1_operation, 29);
 
 /**
  * @generated from message ichor.v1alpha1.SetOperationPausedResponse
@@ -1182,7 +1320,7 @@ export type SetOperationPausedResponse = Message<"ichor.v1alpha1.SetOperationPau
  * Use `create(SetOperationPausedResponseSchema)` to create a new message.
  */
 export const SetOperationPausedResponseSchema: GenMessage<SetOperationPausedResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 27);
+  messageDesc(file_ichor_v1alpha1_operation, 30);
 
 /**
  * @generated from message ichor.v1alpha1.RetryOperationRequest
@@ -1199,7 +1337,7 @@ export type RetryOperationRequest = Message<"ichor.v1alpha1.RetryOperationReques
  * Use `create(RetryOperationRequestSchema)` to create a new message.
  */
 export const RetryOperationRequestSchema: GenMessage<RetryOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 28);
+  messageDesc(file_ichor_v1alpha1_operation, 31);
 
 /**
  * @generated from message ichor.v1alpha1.RetryOperationResponse
@@ -1223,7 +1361,7 @@ export type RetryOperationResponse = Message<"ichor.v1alpha1.RetryOperationRespo
  * Use `create(RetryOperationResponseSchema)` to create a new message.
  */
 export const RetryOperationResponseSchema: GenMessage<RetryOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 29);
+  messageDesc(file_ichor_v1alpha1_operation, 32);
 
 /**
  * @generated from message ichor.v1alpha1.DeleteOperationRequest
@@ -1252,7 +1390,7 @@ export type DeleteOperationRequest = Message<"ichor.v1alpha1.DeleteOperationRequ
  * Use `create(DeleteOperationRequestSchema)` to create a new message.
  */
 export const DeleteOperationRequestSchema: GenMessage<DeleteOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 30);
+  messageDesc(file_ichor_v1alpha1_operation, 33);
 
 /**
  * @generated from message ichor.v1alpha1.DeleteOperationResponse
@@ -1271,7 +1409,7 @@ export type DeleteOperationResponse = Message<"ichor.v1alpha1.DeleteOperationRes
  * Use `create(DeleteOperationResponseSchema)` to create a new message.
  */
 export const DeleteOperationResponseSchema: GenMessage<DeleteOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 31);
+  messageDesc(file_ichor_v1alpha1_operation, 34);
 
 /**
  * @generated from message ichor.v1alpha1.WatchOperationsRequest
@@ -1295,7 +1433,7 @@ export type WatchOperationsRequest = Message<"ichor.v1alpha1.WatchOperationsRequ
  * Use `create(WatchOperationsRequestSchema)` to create a new message.
  */
 export const WatchOperationsRequestSchema: GenMessage<WatchOperationsRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 32);
+  messageDesc(file_ichor_v1alpha1_operation, 35);
 
 /**
  * @generated from message ichor.v1alpha1.WatchOperationsResponse
@@ -1357,7 +1495,7 @@ export type WatchOperationsResponse = Message<"ichor.v1alpha1.WatchOperationsRes
  * Use `create(WatchOperationsResponseSchema)` to create a new message.
  */
 export const WatchOperationsResponseSchema: GenMessage<WatchOperationsResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 33);
+  messageDesc(file_ichor_v1alpha1_operation, 36);
 
 /**
  * Synced says that a watch has sent all that there was.
@@ -1372,7 +1510,7 @@ export type Synced = Message<"ichor.v1alpha1.Synced"> & {
  * Use `create(SyncedSchema)` to create a new message.
  */
 export const SyncedSchema: GenMessage<Synced> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 34);
+  messageDesc(file_ichor_v1alpha1_operation, 37);
 
 /**
  * Reset says that a watch begins anew.
@@ -1387,7 +1525,7 @@ export type Reset = Message<"ichor.v1alpha1.Reset"> & {
  * Use `create(ResetSchema)` to create a new message.
  */
 export const ResetSchema: GenMessage<Reset> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 35);
+  messageDesc(file_ichor_v1alpha1_operation, 38);
 
 /**
  * OperationKind is what an operation does.
