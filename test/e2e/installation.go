@@ -210,3 +210,27 @@ func (i *Installation) Import(ctx context.Context, names ...string) error {
 	}
 	return nil
 }
+
+// Unavailable are the clusters that the hub cannot work on.
+func (i *Installation) Unavailable(ctx context.Context) ([]string, error) {
+	var list struct {
+		Clusters []struct {
+			Ref        struct{ Name string }
+			Conditions []struct{ Type, Status string }
+		}
+	}
+	if err := i.CLIJSON(ctx, &list, "cluster", "list"); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, cluster := range list.Clusters {
+		available := false
+		for _, condition := range cluster.Conditions {
+			available = available || condition.Type == "Available" && condition.Status == "CONDITION_STATUS_TRUE"
+		}
+		if !available {
+			names = append(names, cluster.Ref.Name)
+		}
+	}
+	return names, nil
+}

@@ -47,32 +47,8 @@ func install(ctx context.Context, clusters ...sim.ClusterSpec) *world {
 	for _, cluster := range clusters {
 		Expect(w.Import(ctx, cluster.Name)).To(Succeed())
 	}
-	Eventually(w.unavailable).WithContext(ctx).Should(BeEmpty())
+	Eventually(w.Unavailable).WithContext(ctx).Should(BeEmpty())
 	return w
-}
-
-// unavailable are the clusters that the hub cannot work on.
-func (w *world) unavailable(ctx context.Context) ([]string, error) {
-	var list struct {
-		Clusters []struct {
-			Ref        struct{ Name string }
-			Conditions []struct{ Type, Status string }
-		}
-	}
-	if err := w.CLIJSON(ctx, &list, "cluster", "list"); err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, cluster := range list.Clusters {
-		available := false
-		for _, condition := range cluster.Conditions {
-			available = available || condition.Type == "Available" && condition.Status == "CONDITION_STATUS_TRUE"
-		}
-		if !available {
-			names = append(names, cluster.Ref.Name)
-		}
-	}
-	return names, nil
 }
 
 // hub runs the CLI on the hub and expects it to end with an exit code.

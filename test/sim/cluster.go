@@ -102,8 +102,8 @@ func (c *Cluster) makeMachines() error {
 		Clock: o.Clock, Timings: *o.Timings, Faults: c.sim.faults, Journal: c.sim.journal, Etcd: c.etcd,
 		Configs: configs, Kubernetes: c.drainer(),
 	}
-	for _, id := range c.identities() {
-		m, err := c.makeMachine(id, env, kept)
+	for place, id := range c.identities() {
+		m, err := c.makeMachine(id, c.spec.talos(place), env, kept)
 		if err != nil {
 			return fmt.Errorf("node %s: %w", id.Name, err)
 		}
@@ -113,11 +113,11 @@ func (c *Cluster) makeMachines() error {
 	return nil
 }
 
-func (c *Cluster) makeMachine(id machine.Identity, env machine.Environment, kept map[string]machine.Snapshot) (*machine.Machine, error) {
+func (c *Cluster) makeMachine(id machine.Identity, version string, env machine.Environment, kept map[string]machine.Snapshot) (*machine.Machine, error) {
 	if snapshot, ok := kept[id.Name]; ok {
 		return machine.Restore(id, env, snapshot)
 	}
-	return machine.New(id, env, machine.Slot{Version: c.spec.TalosVersion, Schematic: c.spec.Schematic})
+	return machine.New(id, env, machine.Slot{Version: version, Schematic: c.spec.Schematic})
 }
 
 func (c *Cluster) identities() []machine.Identity {

@@ -69,6 +69,9 @@ type ClusterSpec struct {
 	Workers       int `json:"workers"`
 	// TalosVersion is what the machines run at first, such as "v1.13.6".
 	TalosVersion string `json:"talosVersion"`
+	// Mixed are what the machines run at first instead, in turn and control planes before workers. Their configs have the form of
+	// TalosVersion, which is the one that all were installed with.
+	Mixed []string `json:"mixed,omitempty"`
 	// KubernetesVersion is the kubelets' and API servers'.
 	KubernetesVersion string `json:"kubernetesVersion"`
 	// Schematic is the Image Factory schematic of the machines' first system.
@@ -102,6 +105,14 @@ func (c ClusterSpec) withDefaults() ClusterSpec {
 	c.Platform = cmp.Or(c.Platform, defaultPlatform)
 	c.PodsPerWorker = cmp.Or(c.PodsPerWorker, defaultPodsPerWorker)
 	return c
+}
+
+// talos is the version that a machine runs at first, by its place among all of the cluster.
+func (c ClusterSpec) talos(place int) string {
+	if len(c.Mixed) == 0 {
+		return c.TalosVersion
+	}
+	return c.Mixed[place%len(c.Mixed)]
 }
 
 // replicas is the size of the example deployment.
