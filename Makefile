@@ -9,6 +9,9 @@ GO ?= go
 # Packages compiled at once. Linking the hub takes 2 GB, so more is not faster on a small machine.
 JOBS ?= 2
 
+# Processes of the controller suite, each with an API server of its own.
+PROCS ?= 4
+
 TOOLS := $(CURDIR)/bin/tools
 CONTROLLER_GEN_VERSION := v0.21.0
 GOLANGCI_LINT_VERSION := v2.15.0
@@ -47,7 +50,7 @@ export ICHOR_CAPI_CORE_BINARY ?= $(CURDIR)/bin/capi-core
 
 # End-to-end tests are the packages below a directory named e2e.
 E2E_PACKAGES = $(shell $(GO) list ./... | grep -E '/e2e(/|$$)')
-UNIT_PACKAGES = $(shell $(GO) list ./... | grep -vE '/e2e(/|$$)|/test/(scale|chaos)(/|$$)')
+UNIT_PACKAGES = $(shell $(GO) list ./... | grep -vE '/e2e(/|$$)|/test/(scale|chaos)(/|$$)|/controllers/operation$$')
 BENCH_PACKAGES = $(E2E_PACKAGES) $(shell $(GO) list ./... | grep -E '/test/scale(/|$$)')
 
 .DEFAULT_GOAL := help
@@ -133,6 +136,7 @@ test: test-unit test-ui test-e2e ## Run every test.
 .PHONY: test-unit
 test-unit: build-ichor-hub ## Run unit tests and controller tests (these start the hub's API server).
 	$(GO) test -p $(JOBS) -timeout 30m $(UNIT_PACKAGES)
+	$(GO) run github.com/onsi/ginkgo/v2/ginkgo --procs $(PROCS) --timeout 30m ./controllers/operation # It mostly waits.
 
 .PHONY: test-ui
 test-ui: build ## Run the tests of the page: what it computes, then in a browser, then its size.
