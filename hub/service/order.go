@@ -124,12 +124,23 @@ func targetOf(field string, message *pb.OperationTarget, kind v1alpha1.Operation
 	if narrow := planner.Narrow(target); narrow != target {
 		return v1alpha1.OperationTarget{}, &InvalidError{Field: field, Value: describe(target), Allowed: brings(kind, planner)}
 	}
-	if target.TalosVersion != "" {
-		normal, err := versions.Normalize(target.TalosVersion)
-		if err != nil {
-			return v1alpha1.OperationTarget{}, &InvalidError{Field: field + ".talos_version", Value: target.TalosVersion, Allowed: err.Error()}
+	for _, asked := range []struct {
+		name    string
+		of      versions.Product
+		version *string
+	}{
+		{"talos_version", versions.Talos, &target.TalosVersion},
+		{"kubernetes_version", versions.Kubernetes, &target.KubernetesVersion},
+		{"cilium_version", versions.Cilium, &target.CiliumVersion},
+	} {
+		if *asked.version == "" {
+			continue
 		}
-		target.TalosVersion = normal
+		normal, err := asked.of.Normalize(*asked.version)
+		if err != nil {
+			return v1alpha1.OperationTarget{}, &InvalidError{Field: field + "." + asked.name, Value: *asked.version, Allowed: err.Error()}
+		}
+		*asked.version = normal
 	}
 	if target.SchematicID != "" && !schematicID.MatchString(target.SchematicID) {
 		return v1alpha1.OperationTarget{}, &InvalidError{Field: field + ".schematic_id", Value: target.SchematicID, Allowed: "64 hexadecimal digits in lower case"}

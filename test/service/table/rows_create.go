@@ -141,7 +141,7 @@ func createRefusals() []Row {
 		message := fmt.Sprintf("refused: %s: %s (%s)", r.gate, r.message, r.help)
 		if r.gate == "KubernetesPairing" {
 			message = "refused: KubernetesPairing: Talos v1.14.1 does not support the running Kubernetes v1.31.9: " +
-				"version of Kubernetes 1.31.9 is too old to be used with Talos 1.14.1 (upgrade Kubernetes first, or choose another version of Talos)"
+				"Talos v1.14 goes with Kubernetes v1.32 to v1.37 (upgrade Kubernetes first, or choose another version of Talos)"
 		}
 		rows = append(rows, Row{
 			Name: "create/refuses/" + r.name, Given: given(r.given...), Call: create(r.order),

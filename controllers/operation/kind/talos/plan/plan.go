@@ -300,7 +300,7 @@ func kubernetesFit(facts plan.Facts, _ []*v1alpha1.TalosMachine) []plan.Refusal 
 	if running == "" {
 		return nil
 	}
-	objection, err := versions.KubernetesOn(facts.Target.TalosVersion, running)
+	objection, err := versions.TalosUnder(facts.Target.TalosVersion, running)
 	if err != nil {
 		objection = &versions.Objection{Message: err.Error()}
 	}
@@ -309,6 +309,6 @@ func kubernetesFit(facts plan.Facts, _ []*v1alpha1.TalosMachine) []plan.Refusal 
 	}
 	return []plan.Refusal{{
 		Gate: v1alpha1.KubernetesPairingGate, Message: objection.Message, Overridable: objection.Overridable,
-		Help: "upgrade Kubernetes first, or choose another version of Talos",
+		Help: cmp.Or(objection.Help, "upgrade Kubernetes first, or choose another version of Talos"),
 	}}
 }
