@@ -65,6 +65,15 @@ type MachineConfigPatch struct {
 
 // MachineConfigSpec is the desired machine config of a target.
 type MachineConfigSpec struct {
+	// versionContract records by the rules of which minor version of Talos configs for new machines are made, such as v1.13; talosctl gen
+	// config calls it --talos-version. An upgrade of Talos to a newer minor version moves it along in the same write, unless somebody else
+	// keeps it. Configs that machines have already keep their form.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^v(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$`
+	// +kubebuilder:validation:MinLength=4
+	// +kubebuilder:validation:MaxLength=16
+	VersionContract string `json:"versionContract,omitempty"`
+
 	// patches are applied in order.
 	// +optional
 	// +listType=map
@@ -155,6 +164,8 @@ type EtcdBackupSpec struct {
 
 // TalosClusterSpec is the desired state of one target at the Talos level. Versions are changed here first; an operation
 // then brings the machines there.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.talosVersion) || !has(self.machineConfig) || !has(self.machineConfig.versionContract) || [self.machineConfig.versionContract.substring(1).split('.').map(n, int(n))].all(c, [self.talosVersion.substring(1).split('.')].all(v, c[0] < int(v[0]) || c[0] == int(v[0]) && c[1] <= int(v[1])))",message="machineConfig.versionContract may not be newer than talosVersion"
 type TalosClusterSpec struct {
 	// talosVersion is the desired version of Talos, such as v1.14.1. Empty means that nobody has declared one yet.
 	// +optional
@@ -342,6 +353,14 @@ func (c *TalosCluster) TalosconfigSecretName() string {
 		return c.Spec.Access.TalosconfigSecretName
 	}
 	return c.Name + "-talosconfig"
+}
+
+// VersionContract is the version contract that the spec asks for, or nothing.
+func (c *TalosCluster) VersionContract() string {
+	if c.Spec.MachineConfig == nil {
+		return ""
+	}
+	return c.Spec.MachineConfig.VersionContract
 }
 
 // TalosconfigContext is the context of the talosconfig that the spec asks for, or nothing.

@@ -65,5 +65,16 @@ func upgradeable(from, to semver.Version) error {
 	return next.UpgradeableFrom(host)
 }
 
-// Contract is the version contract of a Talos version: the form of the configs that are made for it.
-func Contract(talos semver.Version) string { return minorOf(talos).String() }
+// ContractFor is the version contract that a Talos version brings where a config is made by an older one; nothing where it is made by none,
+// or by one that is as new.
+func ContractFor(talos, contract string) string {
+	version, err := Parse(talos)
+	if err != nil {
+		return ""
+	}
+	made, err := Parse(contract + ".0")
+	if err != nil || minorOf(version).compare(minorOf(made)) <= 0 {
+		return ""
+	}
+	return minorOf(version).String()
+}

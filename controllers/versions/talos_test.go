@@ -132,14 +132,29 @@ func TestTalosUpgradeGoesOneWay(t *testing.T) {
 	}
 }
 
-// The contract is what machinery makes of the version: configs are made by its rules.
-func TestContract(t *testing.T) {
-	for version, want := range map[string]string{"v1.13.9": "v1.13", "v1.14.0-rc.1": "v1.14", "1.14.1": "v1.14"} {
-		g := NewWithT(t)
-		contract, err := config.ParseContractFromVersion(version)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(contract.String()).To(Equal(want))
-		g.Expect(Contract(mustParse(t, version))).To(Equal(want))
+// A contract goes on to what machinery takes for that of the version, since configs are made by its rules. It never goes back.
+func TestContractFor(t *testing.T) {
+	for name, row := range map[string]struct{ talos, contract, want string }{
+		"a newer minor":    {"v1.14.1", "v1.13", "v1.14"},
+		"two minors":       {"v1.14.1", "v1.12", "v1.14"},
+		"a pre-release":    {"1.14.0-rc.1", "v1.13", "v1.14"},
+		"a patch":          {"v1.14.2", "v1.14", ""},
+		"older Talos":      {"v1.13.9", "v1.14", ""},
+		"no contract":      {"v1.14.1", "", ""},
+		"not a contract":   {"v1.14.1", "v1.13.2", ""},
+		"not a version":    {"v1.14", "v1.13", ""},
+		"ten follows nine": {"v1.10.0", "v1.9", "v1.10"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := ContractFor(row.talos, row.contract)
+			g.Expect(got).To(Equal(row.want))
+			if got != "" {
+				contract, err := config.ParseContractFromVersion(row.talos)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(got).To(Equal(contract.String()))
+			}
+		})
 	}
 }
 

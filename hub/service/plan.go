@@ -61,7 +61,8 @@ func (s *Start) lookAgain(ctx context.Context, live client.Client) error {
 	s.Refusals = slices.DeleteFunc(s.Refusals, func(r plan.Refusal) bool {
 		return r.Gate == v1alpha1.SpecTrackedGate || r.Gate == v1alpha1.SpecOwnedGate
 	})
-	s.Refusals = append(s.Refusals, changeOf(cluster, s.Plan.Target).refusals(s)...)
+	s.Plan.Warnings = slices.DeleteFunc(s.Plan.Warnings, func(w plan.Warning) bool { return w.Code == plan.VersionContractWarning })
+	s.judge(cluster)
 	return nil
 }
 

@@ -20,6 +20,7 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/controllers/versions"
 )
 
 const (
@@ -47,6 +48,9 @@ var specFields = []struct {
 	{"kube_proxy", []string{"cni", "kubeProxy"}, func(t v1alpha1.OperationTarget) string { return string(t.KubeProxy) }},
 }
 
+// contractPath is the version contract, which goes along with the version of Talos.
+var contractPath = []string{"machineConfig", "versionContract"}
+
 // specField is a field of the spec, as people write it.
 func specField(path []string) string { return "spec." + strings.Join(path, ".") }
 
@@ -63,6 +67,9 @@ type change struct {
 
 	// takes says that a field is taken over from one of the freeManagers.
 	takes bool
+
+	// warnings are what goes along, and what does not.
+	warnings []plan.Warning
 }
 
 // fieldOwner is who owns a field.
@@ -73,28 +80,56 @@ type fieldOwner struct{ field, manager string }
 func changeOf(cluster *v1alpha1.TalosCluster, target v1alpha1.OperationTarget) change {
 	declared, c := targets.Declared(cluster), change{apply: map[string]any{}}
 	for _, field := range specFields {
-		now, want := field.of(declared), field.of(target)
-		path := append([]string{"spec"}, field.path...)
-		managers := managersOf(cluster.ManagedFields, path...)
-		if want == "" || want == now {
-			if now != "" && slices.ContainsFunc(managers, applied) {
-				_ = unstructured.SetNestedField(c.apply, now, path...)
-			}
-			continue
+		c.take(cluster, field.path, field.of(declared), field.of(target))
+	}
+	c.take(cluster, contractPath, cluster.VersionContract(), c.contract(cluster, declared, target))
+	return c
+}
+
+// take writes a field of the spec, if somebody wants something else of it than it has.
+func (c *change) take(cluster *v1alpha1.TalosCluster, field []string, now, want string) {
+	path := append([]string{"spec"}, field...)
+	managers := managersOf(cluster.ManagedFields, path...)
+	if want == "" || want == now {
+		if now != "" && slices.ContainsFunc(managers, applied) {
+			_ = unstructured.SetNestedField(c.apply, now, path...)
 		}
-		_ = unstructured.SetNestedField(c.apply, want, path...) // Maps of its own making never clash.
-		c.fields = append(c.fields, fmt.Sprintf("%s is %s", specField(field.path), want))
-		for _, entry := range managers {
-			switch {
-			case applied(entry):
-			case slices.Contains(freeManagers, entry.Manager):
-				c.takes = true
-			default:
-				c.owners = append(c.owners, fieldOwner{specField(field.path), entry.Manager})
-			}
+		return
+	}
+	_ = unstructured.SetNestedField(c.apply, want, path...) // Maps of its own making never clash.
+	c.fields = append(c.fields, fmt.Sprintf("%s is %s", specField(field), want))
+	for _, entry := range managers {
+		switch {
+		case applied(entry):
+		case slices.Contains(freeManagers, entry.Manager):
+			c.takes = true
+		default:
+			c.owners = append(c.owners, fieldOwner{specField(field), entry.Manager})
 		}
 	}
-	return c
+}
+
+// contract is what the version contract shall be where a start writes a newer Talos, and nothing where it stays: configs for new machines
+// are made for what the others run. One that somebody else keeps stays, since an older one does no harm.
+func (c *change) contract(cluster *v1alpha1.TalosCluster, declared, target v1alpha1.OperationTarget) string {
+	now := cluster.VersionContract()
+	want := versions.ContractFor(target.TalosVersion, now)
+	if want == "" || declared.TalosVersion == target.TalosVersion {
+		return ""
+	}
+	for _, entry := range managersOf(cluster.ManagedFields, append([]string{"spec"}, contractPath...)...) {
+		if !applied(entry) && !slices.Contains(freeManagers, entry.Manager) {
+			c.warn("%s stays %s, since it belongs to field manager %q: set it to %s there once all machines run Talos %s",
+				specField(contractPath), now, entry.Manager, want, target.TalosVersion)
+			return ""
+		}
+	}
+	c.warn("%s goes from %s to %s with it: configs for new machines are made by the rules of Talos %[3]s from then on", specField(contractPath), now, want)
+	return want
+}
+
+func (c *change) warn(format string, words ...any) {
+	c.warnings = append(c.warnings, plan.Warning{Code: plan.VersionContractWarning, Message: fmt.Sprintf(format, words...)})
 }
 
 // applied says whether an entry is what earlier starts have applied. The same manager is another one where it did not apply.

@@ -69,8 +69,16 @@ func (s *Service) Plan(ctx context.Context, order Order) (*Start, error) {
 		target := start.Plan.Target
 		start.Spec.ExpectedTarget = &target
 	}
-	start.Refusals = slices.Concat(start.unfinished(), start.Refusals, changeOf(facts.Cluster, start.Plan.Target).refusals(start))
+	start.Refusals = slices.Concat(start.unfinished(), start.Refusals)
+	start.judge(facts.Cluster)
 	return start, nil
+}
+
+// judge says what the change of the spec means, and what speaks against it.
+func (s *Start) judge(cluster *v1alpha1.TalosCluster) {
+	c := changeOf(cluster, s.Plan.Target)
+	s.Refusals = append(s.Refusals, c.refusals(s)...)
+	s.Plan.Warnings = append(s.Plan.Warnings, c.warnings...)
 }
 
 // locate finds the cluster of an order that names a machine only.

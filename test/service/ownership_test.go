@@ -104,6 +104,7 @@ func TestOnTheManagementAPI(t *testing.T) {
 		"what somebody else owns is left alone":               (*hub).foreignFields,
 		"what somebody else owns is handed over":              (*hub).handedOver,
 		"what the hub owned under another name is taken over": (*hub).formerFields,
+		"a version contract goes along, unless it is foreign": (*hub).contract,
 		"a trial writes nothing":                              (*hub).trial,
 		"the same call at once is one operation":              (*hub).atOnce,
 		"who may only read changes nothing":                   (*hub).reader,
@@ -152,7 +153,7 @@ func applied(cluster *v1alpha1.TalosCluster) []string {
 		if entry.Manager != service.FieldManager {
 			continue
 		}
-		for _, field := range []string{"talosVersion", "schematicID", "access", "maintenanceWindows"} {
+		for _, field := range []string{"talosVersion", "schematicID", "access", "maintenanceWindows", "versionContract"} {
 			if strings.Contains(entry.FieldsV1.String(), `"f:`+field+`"`) {
 				fields = append(fields, string(entry.Operation)+" "+field)
 			}
@@ -227,6 +228,37 @@ func (h *hub) foreignFields(ctx context.Context) {
 	h.Expect(applied(cluster)).To(BeEmpty())
 	h.Expect(h.apply(ctx, cluster.Name, "team", map[string]any{"talosVersion": wanted, "schematicID": strings.Repeat("b", 64)})).To(Succeed(),
 		"nothing of theirs was taken")
+}
+
+// contract writes the version of Talos and the contract at once, as the management API wants it, and leaves the patches beside it alone.
+func (h *hub) contract(ctx context.Context) {
+	patches := []v1alpha1.MachineConfigPatch{{Name: "ntp", Patch: "machine: {}"}}
+	config := func(contract string) *v1alpha1.MachineConfigSpec {
+		return &v1alpha1.MachineConfigSpec{VersionContract: contract, Patches: patches}
+	}
+	server := h.as("")
+	own := h.cluster(ctx, "ichor-import", v1alpha1.TalosClusterSpec{TalosVersion: running, MachineConfig: config("v1.13")})
+	first, err := server.CreateOperation(ctx, upgrade(own.Name, wanted, ""))
+	h.Expect(err).NotTo(HaveOccurred())
+	h.finish(ctx, first)
+	h.read(ctx, own)
+	h.Expect(own.Spec).To(Equal(v1alpha1.TalosClusterSpec{TalosVersion: wanted, MachineConfig: config("v1.14")}))
+	h.Expect(applied(own)).To(Equal([]string{"Apply talosVersion", "Apply versionContract"}))
+	second, err := server.CreateOperation(ctx, upgrade(own.Name, "v1.14.2", ""))
+	h.Expect(err).NotTo(HaveOccurred())
+	h.finish(ctx, second)
+	h.read(ctx, own)
+	h.Expect(own.Spec).To(Equal(v1alpha1.TalosClusterSpec{TalosVersion: "v1.14.2", MachineConfig: config("v1.14")}), "what was applied before stays applied")
+
+	theirs := h.cluster(ctx, "ichor-import", v1alpha1.TalosClusterSpec{TalosVersion: running})
+	h.Expect(h.apply(ctx, theirs.Name, "team", map[string]any{"machineConfig": map[string]any{"versionContract": "v1.13"}})).To(Succeed())
+	third, err := server.CreateOperation(ctx, upgrade(theirs.Name, wanted, ""))
+	h.Expect(err).NotTo(HaveOccurred(), "an older contract does no harm")
+	h.finish(ctx, third)
+	h.read(ctx, theirs)
+	h.Expect(theirs.VersionContract()).To(Equal("v1.13"))
+	h.Expect(applied(theirs)).To(Equal([]string{"Apply talosVersion"}))
+	h.Expect(h.apply(ctx, theirs.Name, "team", map[string]any{"machineConfig": map[string]any{"versionContract": "v1.14"}})).To(Succeed(), "and they move it on in their way")
 }
 
 // handOver is the patch that a help has, and the field manager in whose name.

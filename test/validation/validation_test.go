@@ -87,8 +87,26 @@ func testCreate(t *testing.T, c client.Client) {
 		"an override without a reason": {operation(func(s *v1alpha1.TalosOperationSpec) {
 			s.Overrides = []v1alpha1.GateOverride{{Gate: "TalosVersionPath"}}
 		}), "spec.overrides[0].reason"},
-		"a version with its v":    {cluster(func(s *v1alpha1.TalosClusterSpec) { s.TalosVersion = "v1.14.1" }), ""},
-		"a version without":       {cluster(func(s *v1alpha1.TalosClusterSpec) { s.TalosVersion = "1.14.1" }), "spec.talosVersion"},
+		"a version with its v": {cluster(func(s *v1alpha1.TalosClusterSpec) { s.TalosVersion = "v1.14.1" }), ""},
+		"a version without":    {cluster(func(s *v1alpha1.TalosClusterSpec) { s.TalosVersion = "1.14.1" }), "spec.talosVersion"},
+		"a contract as new as Talos": {cluster(func(s *v1alpha1.TalosClusterSpec) {
+			s.TalosVersion, s.MachineConfig = "v1.14.0-rc.1", &v1alpha1.MachineConfigSpec{VersionContract: "v1.14"}
+		}), ""},
+		"an older contract, nine before ten": {cluster(func(s *v1alpha1.TalosClusterSpec) {
+			s.TalosVersion, s.MachineConfig = "v1.10.4", &v1alpha1.MachineConfigSpec{VersionContract: "v1.9"}
+		}), ""},
+		"a contract while no version is declared": {cluster(func(s *v1alpha1.TalosClusterSpec) {
+			s.MachineConfig = &v1alpha1.MachineConfigSpec{VersionContract: "v1.14"}
+		}), ""},
+		"a contract newer than Talos": {cluster(func(s *v1alpha1.TalosClusterSpec) {
+			s.TalosVersion, s.MachineConfig = "v1.13.9", &v1alpha1.MachineConfigSpec{VersionContract: "v1.14"}
+		}), "machineConfig.versionContract may not be newer than talosVersion"},
+		"a contract of the next major": {cluster(func(s *v1alpha1.TalosClusterSpec) {
+			s.TalosVersion, s.MachineConfig = "v1.13.9", &v1alpha1.MachineConfigSpec{VersionContract: "v2.0"}
+		}), "machineConfig.versionContract may not be newer than talosVersion"},
+		"a contract with a patch level": {cluster(func(s *v1alpha1.TalosClusterSpec) {
+			s.MachineConfig = &v1alpha1.MachineConfigSpec{VersionContract: "v1.13.9"}
+		}), "spec.machineConfig.versionContract"},
 		"a schematic that is not": {cluster(func(s *v1alpha1.TalosClusterSpec) { s.SchematicID = "abc" }), "spec.schematicID"},
 		"a window of a moment": {cluster(func(s *v1alpha1.TalosClusterSpec) {
 			s.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Schedule: "* * * * *", DurationSeconds: 1}}

@@ -16,6 +16,9 @@ const (
 	// SchematicChangesWarning warns that machines get another schematic than they run.
 	SchematicChangesWarning = "SchematicChanges"
 
+	// VersionContractWarning says what becomes of the version contract, which goes along with the version of Talos.
+	VersionContractWarning = "VersionContract"
+
 	// PullsLateWarning warns of machines that pull nothing beforehand.
 	PullsLateWarning = "PullsLate"
 

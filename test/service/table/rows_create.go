@@ -271,7 +271,88 @@ func creates() []Row {
 		},
 		invalid("create/refuses an expectation that is no version (F6)", `expected_target.talos_version "1.14": version "1.14" has no patch level: did you mean 1.14.0?`,
 			create(upgrade(), expects("1.14"))),
-	}, partlyDone())
+	}, contracts(), partlyDone())
+}
+
+// contracted is a cluster that makes configs by the rules of Talos v1.13, which a field manager has said.
+func contracted(manager string) func() *World {
+	return given(cluster(func(c *v1alpha1.TalosCluster) {
+		c.Spec.MachineConfig = &v1alpha1.MachineConfigSpec{VersionContract: "v1.13"}
+		if manager != "" {
+			c.Annotations = map[string]string{managerAnnotation: manager}
+		}
+	}))
+}
+
+// contracts are starts on clusters whose config has a version contract: it goes along with the version of Talos, in the same write.
+func contracts() []Row {
+	becomes := func(spec v1alpha1.TalosClusterSpec) func(gomega.Gomega, proto.Message, *World) {
+		return func(g gomega.Gomega, _ proto.Message, w *World) {
+			g.Expect(read(g, w, &v1alpha1.TalosCluster{}, Cluster).Spec).To(gomega.Equal(spec))
+		}
+	}
+	made := func(contract string) *v1alpha1.MachineConfigSpec {
+		return &v1alpha1.MachineConfigSpec{VersionContract: contract}
+	}
+	warns := func(message string) func(gomega.Gomega, proto.Message, *World) {
+		return func(g gomega.Gomega, answer proto.Message, _ *World) {
+			var messages []string
+			for _, warning := range planOf(answer).GetWarnings() {
+				if warning.GetCode() == "VersionContract" {
+					messages = append(messages, warning.GetMessage())
+				}
+			}
+			g.Expect(messages).To(gomega.Equal([]string{message}))
+			g.Expect(len(message)).To(gomega.BeNumerically("<=", 256))
+		}
+	}
+	return []Row{
+		{
+			Name: "create/the version contract goes along", Given: contracted(""), Call: create(upgrade()), Writes: all,
+			Check: becomes(v1alpha1.TalosClusterSpec{TalosVersion: wanted, MachineConfig: made("v1.14")}),
+		},
+		{
+			Name: "create/the version contract of the same minor stays", Given: contracted(""), Call: create(upgrade(to("v1.13.10"))), Writes: all,
+			Check: becomes(v1alpha1.TalosClusterSpec{TalosVersion: "v1.13.10", MachineConfig: made("v1.13")}),
+		},
+		{
+			Name: "create/a version contract that was applied stays applied", Given: contracted(""), Writes: slices.Concat(all, []string{"delete TalosOperation"}, all),
+			Call: func(ctx context.Context, c Clients) (proto.Message, error) {
+				if _, err := create(upgrade())(ctx, c); err != nil {
+					return nil, err
+				}
+				if _, err := remove(keyedUpgrade, false, "")(ctx, c); err != nil {
+					return nil, err
+				}
+				return create(upgrade(to("v1.14.2")))(ctx, c)
+			},
+			Check: becomes(v1alpha1.TalosClusterSpec{TalosVersion: "v1.14.2", MachineConfig: made("v1.14")}),
+		},
+		{
+			Name: "create/no spec is written for a version contract alone", Call: create(upgrade()), Writes: []string{all[0], all[2]},
+			Given: given(cluster(func(c *v1alpha1.TalosCluster) {
+				c.Spec = v1alpha1.TalosClusterSpec{TalosVersion: wanted, MachineConfig: made("v1.13")}
+			})),
+			Check: becomes(v1alpha1.TalosClusterSpec{TalosVersion: wanted, MachineConfig: made("v1.13")}),
+		},
+		{
+			Name: "create/a version contract that Git keeps", Call: create(upgrade()), Code: connect.CodeFailedPrecondition, Gates: []string{"SpecTracked"},
+			Given: given(cluster(func(c *v1alpha1.TalosCluster) {
+				c.Spec.MachineConfig, c.Labels["kustomize.toolkit.fluxcd.io/name"] = made("v1.13"), "clusters"
+			})),
+			Message: `refused: SpecTracked: TalosCluster c1 is kept by Kustomization "clusters" of Flux, which would undo a change made here ` +
+				"(change it in Git (spec.talosVersion is v1.14.1, spec.machineConfig.versionContract is v1.14), and when TalosCluster c1 asks for that, " +
+				"start with: ichor upgrade talos v1.14.1 --namespace default --cluster c1)",
+		},
+		{
+			Name: "plan/the version contract goes along", Given: contracted(""), Call: plan(upgrade()),
+			Check: warns("spec.machineConfig.versionContract goes from v1.13 to v1.14 with it: configs for new machines are made by the rules of Talos v1.14 from then on"),
+		},
+		{
+			Name: "plan/the version contract of somebody else", Given: contracted("kubectl-edit"), Call: plan(upgrade()),
+			Check: warns(`spec.machineConfig.versionContract stays v1.13, since it belongs to field manager "kubectl-edit": set it to v1.14 there once all machines run Talos v1.14.1`),
+		},
+	}
 }
 
 // failing is a world in which one write fails.
