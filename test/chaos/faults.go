@@ -26,6 +26,13 @@ var choices = map[string]map[string][]string{
 	fault.TalosRefused: {fault.ParamMethod: {
 		"*", invariant.InstallMethod, invariant.RebootMethod, invariant.LegacyUpgradeMethod, "ImageService/Pull", "MachineService/EtcdForfeitLeadership",
 	}},
+	fault.ImageMissing:   {fault.ParamImage: {"*", "*/kubelet:*", "*installer/*"}},
+	fault.SlowPull:       {fault.ParamDelay: {"500ms", "2s"}},
+	fault.ComponentCrash: {fault.ParamComponent: {"*", "kube-apiserver", "kube-scheduler", "kubelet"}},
+	fault.SlowRollout:    {fault.ParamName: {"*", "kube-proxy", "web"}, fault.ParamDelay: {"", "1s"}},
+	fault.AdmissionRefused: {
+		fault.ParamResource: {"*", "nodes", "pods", "daemonsets"},
+	},
 	fault.KubernetesRefused: {
 		fault.ParamMethod: {"*", "GET", "POST", "PATCH", "PUT"}, fault.ParamResource: {"*", "nodes", "pods", "pods/eviction", "configmaps"},
 	},
