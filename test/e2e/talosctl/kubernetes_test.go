@@ -118,3 +118,37 @@ func TestUpgradeKubernetesIsRefused(t *testing.T) {
 	})
 	NewWithT(t).Expect(f.skew().Changes(f.sim.Journal())).To(BeEmpty())
 }
+
+// TestUpgradeKubernetesOfOneMachine has no API while its server is replaced.
+func TestUpgradeKubernetesOfOneMachine(t *testing.T) {
+	g := NewWithT(t)
+	f := startCluster(t, sim.ClusterSpec{ControlPlanes: 1, TalosVersion: "v1.13.6"})
+	f.run(f.on("cp-1"), "upgrade-k8s", "--to", kubernetesTarget)
+	f.expectNothingLeft()
+	skew := invariant.Skew{Cluster: f.Name(), ControlPlanes: []string{"cp-1"}, From: sim.DefaultKubernetesVersion}
+	g.Expect(skew.Violations(f.sim.Journal())).To(BeEmpty())
+	g.Expect(skew.Versions(f.sim.Journal())).To(And(HaveLen(5), HaveEach(kubernetesTarget)))
+}
+
+// TestUpgradeKubernetesOfOlderTalos syncs the manifests in the older way, which knows no inventory.
+func TestUpgradeKubernetesOfOlderTalos(t *testing.T) {
+	g := NewWithT(t)
+	const patch = "v1.35.4"
+	f := startCluster(t, sim.ClusterSpec{ControlPlanes: 1, Workers: 1, TalosVersion: "v1.12.4"})
+	g.Expect(f.run(f.on("cp-1"), "upgrade-k8s", "--to", patch)).To(And(
+		ContainSubstring("+        image: registry.k8s.io/kube-proxy:"+patch), ContainSubstring("waiting for apps/v1.DaemonSet/kube-system/kube-proxy"),
+	))
+	skew := invariant.Skew{Cluster: f.Name(), ControlPlanes: []string{"cp-1"}, Workers: []string{"worker-1"}, From: sim.DefaultKubernetesVersion}
+	g.Expect(skew.Versions(f.sim.Journal())).To(HaveEach(patch))
+	again := f.run(f.on("cp-1"), "upgrade-k8s", "--to", patch, "--dry-run")
+	g.Expect(again).To(And(Not(ContainSubstring("> update ")), Not(ContainSubstring("+++ ")), ContainSubstring("< no changes")))
+	g.Expect(f.fail(f.on("cp-1"), "upgrade-k8s", "--to", kubernetesTarget, "--dry-run")).To(
+		ContainSubstring("version of Kubernetes 1.36.2 is too new to be used with Talos 1.12.4"))
+}
+
+// TestUpgradeKubernetesOf114 is not for this client: it knows no Talos newer than itself. What the simulator does for 1.14 is tested beside it.
+func TestUpgradeKubernetesOf114(t *testing.T) {
+	f := startCluster(t, sim.ClusterSpec{ControlPlanes: 1, TalosVersion: "v1.14.1"})
+	NewWithT(t).Expect(f.fail(f.on("cp-1"), "upgrade-k8s", "--to", kubernetesTarget, "--dry-run")).To(
+		ContainSubstring("compatibility with version 1.14.1 is not supported"))
+}

@@ -58,15 +58,20 @@ type fleet struct {
 // has built talosctl.
 func start(t *testing.T, talosVersion string) *fleet {
 	t.Helper()
+	return startCluster(t, sim.ClusterSpec{ControlPlanes: 3, Workers: 2, TalosVersion: talosVersion})
+}
+
+// startCluster is start for a cluster of another shape.
+func startCluster(t *testing.T, spec sim.ClusterSpec) *fleet {
+	t.Helper()
 	binary, err := framework.Binary("talosctl")
 	if err != nil {
 		t.Skipf("left out: %v", err)
 	}
 	g := NewWithT(t)
 	dir := t.TempDir()
-	s, err := sim.Start(t.Context(), sim.Options{Dir: dir, Timings: timings(), Clusters: []sim.ClusterSpec{
-		{Name: "fleet", ControlPlanes: 3, Workers: 2, TalosVersion: talosVersion},
-	}})
+	spec.Name = "fleet"
+	s, err := sim.Start(t.Context(), sim.Options{Dir: dir, Timings: timings(), Clusters: []sim.ClusterSpec{spec}})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(s.Stop)
 	return &fleet{Cluster: s.Cluster("fleet"), t: t, sim: s, binary: binary, config: filepath.Join(dir, "fleet", "talosconfig")}
