@@ -330,6 +330,33 @@ func TestImagesAreKeptByStore(t *testing.T) {
 	g.Expect(f.events("component")).To(BeEmpty(), "it never ran in another version")
 }
 
+// TestStoresListTheirImages has what runs, and what was pulled, each where it belongs.
+func TestStoresListTheirImages(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, sim.ClusterSpec{Name: "a", ControlPlanes: 1, TalosVersion: "v1.13.6"})
+	f := kubeFleetOf(t, s, "a")
+	list := func(namespace common.ContainerdNamespace) []string {
+		stream, err := f.talos.ImageClient.List(client.WithNode(within(t), f.Node("cp-1").Address()), &machineapi.ImageServiceListRequest{
+			Containerd: &common.ContainerdInstance{Driver: common.ContainerDriver_CRI, Namespace: namespace},
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		var names []string
+		for {
+			image, err := stream.Recv()
+			if err != nil {
+				return names
+			}
+			names = append(names, image.GetName())
+		}
+	}
+	_, err := f.pull("cp-1", common.ContainerDriver_CRI, common.ContainerdNamespace_NS_SYSTEM, "ghcr.io/siderolabs/kubelet:"+newer)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(list(common.ContainerdNamespace_NS_SYSTEM)).To(ConsistOf(
+		"ghcr.io/siderolabs/kubelet:"+sim.DefaultKubernetesVersion, "ghcr.io/siderolabs/kubelet:"+newer,
+	))
+	g.Expect(list(common.ContainerdNamespace_NS_CRI)).To(And(HaveLen(3), HaveEach(HaveSuffix(":"+sim.DefaultKubernetesVersion))))
+}
+
 func TestSlowPull(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, sim.ClusterSpec{Name: "a", ControlPlanes: 1, TalosVersion: "v1.13.6"})

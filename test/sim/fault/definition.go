@@ -267,7 +267,7 @@ var Definitions = []Definition{
 		Name:    AdmissionRefused,
 		Summary: "an admission webhook refuses changes of objects, also in dry runs, or cannot be reached",
 		Params: []Param{
-			{Name: ParamResource, Default: "daemonsets", Summary: "the resource; * is any"},
+			{Name: ParamResource, Default: "daemonsets", Summary: "the resource, with its subresource if it has one; * is any"},
 			{Name: ParamName, Default: "*", Summary: "the object; * stands for anything"},
 			{Name: ParamMode, Default: "denies", Values: []string{"denies", "fails"}, Summary: "whether it says no, or does not answer"},
 			{Name: ParamMessage, Default: "not allowed by policy", Summary: "what it says"},

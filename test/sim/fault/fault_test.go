@@ -94,3 +94,24 @@ func TestFireIf(t *testing.T) {
 	g.Expect(fired).To(BeFalse(), "it was ordered once")
 	g.Expect(r.List()).To(ConsistOf(HaveField("Params", HaveKeyWithValue("method", "GET"))))
 }
+
+func TestMatches(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, text string
+		matches       bool
+	}{
+		{"*", "", true},
+		{"*/kubelet:*", "ghcr.io/siderolabs/kubelet:v1.36.2", true},
+		{"*/kubelet:*", "registry.k8s.io/kube-apiserver:v1.36.2", false},
+		{"v1.36.*", "v1.36.2", true},
+		{"v1.36.*", "v1.37.0", false},
+		{"a*b*c", "a-b-c", true},
+		{"a*b*c", "a-c", false},
+		{"ab*ba", "aba", false},
+		{"plain", "plain", true},
+		{"plain", "plainer", false},
+		{"", "", true},
+	} {
+		NewWithT(t).Expect(fault.Matches(tt.pattern, tt.text)).To(Equal(tt.matches), "%s %s", tt.pattern, tt.text)
+	}
+}

@@ -20,7 +20,7 @@ const webhook = "policy.example.org"
 func (a *API) admit(r *request, body []byte) error {
 	name := cmp.Or(r.name, nameIn(body))
 	f, refused := a.Faults.FireIf(fault.AdmissionRefused, fault.Site{Cluster: a.Cluster}, func(f fault.Fault) bool {
-		return slices.Contains([]string{"*", r.resource.Plural}, f.Params[fault.ParamResource]) && fault.Matches(f.Params[fault.ParamName], name)
+		return slices.Contains([]string{"*", r.kindOfObject()}, f.Params[fault.ParamResource]) && fault.Matches(f.Params[fault.ParamName], name)
 	})
 	switch message := f.Params[fault.ParamMessage]; {
 	case !refused:

@@ -127,10 +127,7 @@ func (a *API) authenticated(r *http.Request) bool {
 
 // refused asks whether the request was ordered to fail.
 func (a *API) refused(r *request) error {
-	resource := r.resource.Plural
-	if r.subresource != "" {
-		resource += "/" + r.subresource
-	}
+	resource := r.kindOfObject()
 	f, refused := a.Faults.FireIf(fault.KubernetesRefused, fault.Site{Cluster: a.Cluster}, func(f fault.Fault) bool {
 		return slices.Contains([]string{"*", r.Method}, f.Params[fault.ParamMethod]) &&
 			slices.Contains([]string{"*", resource}, f.Params[fault.ParamResource])

@@ -83,6 +83,14 @@ func (r *request) matches(obj Object) bool {
 	return r.labels.Matches(labels.Set(obj.GetLabels())) && r.fields.Matches(r.resource.fieldsOf(obj))
 }
 
+// kindOfObject is the resource, with its subresource if there is one.
+func (r *request) kindOfObject() string {
+	if r.subresource != "" {
+		return r.resource.Plural + "/" + r.subresource
+	}
+	return r.resource.Plural
+}
+
 func (r *request) watching() bool {
 	return slices.Contains([]string{"1", "true"}, r.query.Get("watch"))
 }

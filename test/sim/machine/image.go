@@ -188,13 +188,26 @@ func (m *Machine) pullTime(image Image) time.Duration {
 	return m.env.Timings.Pull + delay
 }
 
-// Images returns the images that were pulled into a store.
+// Images returns the images in a store: those that came with the installation, and those that were pulled.
 func (m *Machine) Images(store Store) []Image {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var images []Image
+	images := m.installed(store)
 	for key, image := range m.images {
 		if key.store == store && key.name == image.Name {
+			images = append(images, image)
+		}
+	}
+	return images
+}
+
+// installed are the images of the parts of Kubernetes that the machine was installed with.
+func (m *Machine) installed(store Store) []Image {
+	set := m.env.Configs.set(m.Identity, m.env.Configs.of(m.Identity))
+	var images []Image
+	for _, name := range append([]string{component.Kubelet}, component.StaticPods...) {
+		part, ok := set.Part(name)
+		if image, err := ResolveImage(part.Image); ok && err == nil && storeOf(name) == store {
 			images = append(images, image)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -260,13 +261,7 @@ func (m *Machine) has(store Store, ref string) bool {
 	if _, pulled := m.images[stored{store: store, name: image.Name}]; pulled {
 		return true
 	}
-	installed := m.env.Configs.set(m.Identity, m.env.Configs.of(m.Identity))
-	for _, name := range append([]string{component.Kubelet}, component.StaticPods...) {
-		if part, ok := installed.Part(name); ok && part.Image == ref && storeOf(name) == store {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.installed(store), func(i Image) bool { return i.Name == image.Name })
 }
 
 func storeOf(part string) Store {
