@@ -169,6 +169,11 @@ func podStatus(o Object) any {
 	if pod.DeletionTimestamp != nil {
 		return "Terminating"
 	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.State.Waiting != nil && c.State.Waiting.Reason != "" {
+			return c.State.Waiting.Reason
+		}
+	}
 	return string(pod.Status.Phase)
 }
 
