@@ -193,7 +193,7 @@ func (c *Cluster) makeKubernetes() error {
 		return fmt.Errorf("certificate of the Kubernetes API: %w", err)
 	}
 	c.front = newFront(c, kubeapi.New(c.store, kubeapi.Options{
-		Cluster: c.spec.Name, Version: c.spec.KubernetesVersion, Certificate: certificate, Clients: c.pki.KubernetesPool(),
+		Cluster: c.spec.Name, Version: c.servedVersion, Certificate: certificate, Clients: c.pki.KubernetesPool(),
 		Spoiled: func(problem string) (tls.Certificate, error) {
 			return c.pki.SpoiledKubernetesServer(problem, c.serverIPs()...)
 		},
@@ -213,6 +213,17 @@ func (c *Cluster) site(local net.Addr) fault.Site {
 		}
 	}
 	return fault.Site{Cluster: c.spec.Name, Node: fault.Endpoint}
+}
+
+// servedVersion is the version of the API server at an address, or behind the load balancer. While none is there it is the oldest.
+func (c *Cluster) servedVersion(local net.Addr, backend string) string {
+	host, _, _ := net.SplitHostPort(local.String())
+	for _, n := range c.nodes {
+		if n.Name() == backend || n.Address() == host {
+			return n.machine.ServedVersion()
+		}
+	}
+	return c.nodes[0].machine.ServedVersion()
 }
 
 func (c *Cluster) serverIPs() []net.IP {

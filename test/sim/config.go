@@ -32,8 +32,10 @@ func machineConfigs(c *Cluster) (configs simmachine.Configs, err error) {
 	if configs.ControlPlane, err = readOnlyConfig(input, machine.TypeControlPlane); err != nil {
 		return configs, err
 	}
-	configs.Worker, err = readOnlyConfig(input, machine.TypeWorker)
-	return configs, err
+	if configs.Worker, err = readOnlyConfig(input, machine.TypeWorker); err != nil {
+		return configs, err
+	}
+	return configs.Share(), nil
 }
 
 func (c *Cluster) installImage() string {

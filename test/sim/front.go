@@ -99,7 +99,7 @@ func (f *front) open() error {
 
 // mode says how a control plane's API server can be reached. It is a static pod beside the local etcd member.
 func (f *front) mode(m *machine.Machine, port *link.Port) link.Mode {
-	if state := m.State(); !state.APIUp || !state.EtcdUp {
+	if !m.Serves() {
 		return link.Closed
 	}
 	return talosapi.Reach(f.cluster.sim.faults, m.Site(), "kube", port)

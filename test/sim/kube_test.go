@@ -52,7 +52,7 @@ func TestPatchNode(t *testing.T) {
 	_, err := k.CoreV1().Nodes().Patch(t.Context(), "worker-1", types.MergePatchType,
 		[]byte(`{"metadata":{"resourceVersion":"1"},"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
 	g.Expect(err).To(Satisfy(apierrors.IsConflict), "a patch with a stale version")
-	_, err = k.CoreV1().Nodes().Patch(t.Context(), "worker-1", types.ApplyYAMLPatchType, []byte(`{}`), metav1.PatchOptions{FieldManager: "x"})
+	_, err = k.CoreV1().Nodes().Patch(t.Context(), "worker-1", types.ApplyCBORPatchType, []byte(`{}`), metav1.PatchOptions{FieldManager: "x"})
 	g.Expect(err).To(Satisfy(apierrors.IsUnsupportedMediaType))
 	entry, err := s.Journal().Wait(within(t), journal.Filter{Method: "kube PATCH nodes/worker-1", Done: true})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -42,6 +42,18 @@ const (
 	Unreachable = "unreachable"
 	// PullFailure makes an image pull fail.
 	PullFailure = "pull-failure"
+	// ImageMissing lets an image be in no registry.
+	ImageMissing = "image-missing"
+	// SlowPull makes image pulls take longer.
+	SlowPull = "slow-pull"
+	// ComponentCrash keeps a part of Kubernetes from staying up.
+	ComponentCrash = "component-crash"
+	// SlowRollout keeps the new pods of a daemon set or deployment from becoming ready for a while, or for good.
+	SlowRollout = "slow-rollout"
+	// AdmissionRefused makes an admission webhook refuse changes of objects, or fail.
+	AdmissionRefused = "admission-refused"
+	// DeprecatedAPI lets somebody use a version of an API that a later Kubernetes does not serve.
+	DeprecatedAPI = "deprecated-api"
 	// TalosRefused makes calls of the Talos API fail.
 	TalosRefused = "talos-refused"
 	// KubernetesRefused makes requests to the Kubernetes API fail.
@@ -66,13 +78,13 @@ const (
 	ParamAPI = "api"
 	// ParamMode says how a fault shows.
 	ParamMode = "mode"
-	// ParamDelay is how long a slow network takes for what it carries.
+	// ParamDelay is how much longer something slow takes.
 	ParamDelay = "delay"
 	// ParamGoesOn says whether an installer goes on when its stream breaks.
 	ParamGoesOn = "goes-on"
-	// ParamVersion is the version that OtherVersion boots.
+	// ParamVersion is the version that OtherVersion boots, that ComponentCrash concerns, and of the API that DeprecatedAPI is about.
 	ParamVersion = "version"
-	// ParamUUID and ParamName are what OtherIdentity tells.
+	// ParamUUID and ParamName are what OtherIdentity tells. ParamName names an object elsewhere.
 	ParamUUID = "uuid"
 	ParamName = "name"
 	// ParamWhen says when OtherIdentity begins, and whether TalosRefused comes before or after the call does its work.
@@ -87,6 +99,14 @@ const (
 	ParamAnnotation = "annotation"
 	// ParamProblem is what is wrong with a certificate.
 	ParamProblem = "problem"
+	// ParamImage is a pattern of image names with their tags, in which * stands for anything.
+	ParamImage = "image"
+	// ParamComponent is a part of Kubernetes, such as kube-apiserver or kubelet.
+	ParamComponent = "component"
+	// ParamGroup, ParamRelease and ParamObjects describe the version of an API that DeprecatedAPI is about.
+	ParamGroup   = "group"
+	ParamRelease = "removed-release"
+	ParamObjects = "objects"
 	// ParamSerial is the serial number of the one certificate that ClientCertificate refuses.
 	ParamSerial = "serial"
 )
@@ -210,6 +230,60 @@ var Definitions = []Definition{
 	{
 		Name:    PullFailure,
 		Summary: "an image pull fails",
+		Params:  []Param{whichImage},
+	},
+	{
+		Name:     ImageMissing,
+		Summary:  "no registry has the image",
+		Standing: true,
+		Params:   []Param{{Name: ParamImage, Default: "*/kubelet:*", Summary: "the image with its tag; * stands for anything"}},
+	},
+	{
+		Name:     SlowPull,
+		Summary:  "image pulls take longer",
+		Standing: true,
+		Params:   []Param{whichImage, {Name: ParamDelay, Default: "10s", Summary: "how much longer"}},
+	},
+	{
+		Name:     ComponentCrash,
+		Summary:  "a part of Kubernetes does not stay up when it is started",
+		Standing: true,
+		Params: []Param{
+			{Name: ParamComponent, Default: "kube-apiserver", Summary: "kube-apiserver, kube-controller-manager, kube-scheduler or kubelet; * stands for anything"},
+			{Name: ParamVersion, Default: "*", Summary: "only in this version, such as v1.36.2 or v1.36.*"},
+			{Name: ParamMessage, Default: "unknown flag: --removed", Summary: "what it says before it ends"},
+		},
+	},
+	{
+		Name:     SlowRollout,
+		Summary:  "new pods of a daemon set or deployment do not become ready",
+		Standing: true,
+		Params: []Param{
+			{Name: ParamName, Default: "kube-proxy", Summary: "the name of the set; * stands for anything"},
+			{Name: ParamDelay, Summary: "for how much longer than usual; empty is until the fault is cleared"},
+		},
+	},
+	{
+		Name:    AdmissionRefused,
+		Summary: "an admission webhook refuses changes of objects, also in dry runs, or cannot be reached",
+		Params: []Param{
+			{Name: ParamResource, Default: "daemonsets", Summary: "the resource; * is any"},
+			{Name: ParamName, Default: "*", Summary: "the object; * stands for anything"},
+			{Name: ParamMode, Default: "denies", Values: []string{"denies", "fails"}, Summary: "whether it says no, or does not answer"},
+			{Name: ParamMessage, Default: "not allowed by policy", Summary: "what it says"},
+		},
+	},
+	{
+		Name:     DeprecatedAPI,
+		Summary:  "somebody uses a version of an API that a later Kubernetes does not serve",
+		Standing: true,
+		Params: []Param{
+			{Name: ParamGroup, Default: "flowcontrol.apiserver.k8s.io", Summary: "the group"},
+			{Name: ParamVersion, Default: "v1beta3", Summary: "the version"},
+			{Name: ParamResource, Default: "flowschemas", Summary: "the resource"},
+			{Name: ParamRelease, Default: "1.36", Summary: "the minor of Kubernetes that does not serve it"},
+			{Name: ParamObjects, Default: "1", Summary: "how many objects a list of it has"},
+		},
 	},
 	{
 		Name:    TalosRefused,
@@ -264,6 +338,9 @@ var Definitions = []Definition{
 		},
 	},
 }
+
+// whichImage is the parameter of faults with image pulls.
+var whichImage = Param{Name: ParamImage, Default: "*", Summary: "only of this image with its tag; * stands for anything"}
 
 // problem is the parameter of faults with certificates.
 var problem = Param{

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -202,4 +203,25 @@ func (r *Registry) find(name string, at Site) int {
 
 func (f Fault) concerns(at Site) bool {
 	return (f.Cluster == "" || f.Cluster == at.Cluster) && (f.Node == "" || f.Node == at.Node)
+}
+
+// Matches says whether a text is what a pattern says, in which * stands for anything.
+func Matches(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == text
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
+		return false
+	}
+	text = text[len(first) : len(text)-len(last)]
+	for _, part := range parts[1 : len(parts)-1] {
+		i := strings.Index(text, part)
+		if i < 0 {
+			return false
+		}
+		text = text[i+len(part):]
+	}
+	return true
 }

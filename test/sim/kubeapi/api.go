@@ -19,6 +19,7 @@ import (
 
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
+	"ichor.maesh.dev/hub/test/sim/link"
 	"ichor.maesh.dev/hub/test/sim/tlsfault"
 )
 
@@ -26,8 +27,8 @@ import (
 type Options struct {
 	// Cluster is the cluster's name.
 	Cluster string
-	// Version is the Kubernetes version, "v1.35.2".
-	Version string
+	// Version is the Kubernetes version, "v1.35.2", of the server at an address, or of a load balancer's backend.
+	Version func(local net.Addr, backend string) string
 	// Certificate is the servers' certificate, and Spoiled makes one that has a problem; Clients is the CA of their clients.
 	Certificate tls.Certificate
 	Spoiled     func(problem string) (tls.Certificate, error)
@@ -75,6 +76,9 @@ func New(store *Store, o Options) *API {
 			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{o.Certificate},
 			GetConfigForClient: certificates.ConfigForClient, NextProtos: []string{"h2", "http/1.1"},
 		},
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, backendKey{}, link.Backend(c))
+		},
 		ErrorLog: discardLog, // Handshakes that faults cut off are not news.
 	}
 	return a
@@ -95,7 +99,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, r, apierrors.NewUnauthorized("Unauthorized"))
 		return
 	}
-	if a.serveDiscovery(w, r) {
+	if a.serveMetrics(w, r) || a.serveDeprecated(w, r) || a.serveDiscovery(w, r) {
 		return
 	}
 	req, err := parse(r)
@@ -164,11 +168,21 @@ func (a *API) serveStatic(w http.ResponseWriter, r *http.Request) bool {
 		}
 		_, _ = w.Write([]byte("ok"))
 	case "/version":
-		writeJSON(w, http.StatusOK, a.versionInfo())
+		writeJSON(w, http.StatusOK, versionInfo(a.version(r)))
 	default:
 		return false
 	}
 	return true
+}
+
+// backendKey is under what the context of a connection has its backend.
+type backendKey struct{}
+
+// version is that of the server which got the request.
+func (a *API) version(r *http.Request) string {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	backend, _ := r.Context().Value(backendKey{}).(string)
+	return a.Version(local, backend)
 }
 
 // serveResource serves one request for a resource. Requests wait for the store as they would for etcd.
@@ -195,6 +209,9 @@ func (a *API) mutate(r *request) (int, any, error) {
 	}
 	body, err := readBody(r.Request)
 	if err != nil {
+		return 0, nil, err
+	}
+	if err := a.admit(r, body); err != nil {
 		return 0, nil, err
 	}
 	status, obj, err := a.write(r, body)

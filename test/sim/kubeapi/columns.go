@@ -88,6 +88,9 @@ var daemonSetTable = table{columns: []column{
 	ageColumn,
 }}
 
+// nameTable is the table of objects of which nobody wants to see more.
+var nameTable = table{columns: []column{nameColumn, ageColumn}}
+
 var leaseTable = table{columns: []column{
 	nameColumn,
 	{name: "Holder", cell: func(o Object) any { return ptr.Deref(o.(*coordinationv1.Lease).Spec.HolderIdentity, "") }},

@@ -17,11 +17,11 @@ var groupResourceNone = schema.GroupResource{}
 
 var allVerbs = metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}
 
-func (a *API) versionInfo() version.Info {
-	parts := strings.SplitN(strings.TrimPrefix(a.Version, "v"), ".", 3)
+func versionInfo(of string) version.Info {
+	parts := strings.SplitN(strings.TrimPrefix(of, "v"), ".", 3)
 	parts = append(parts, "", "")
 	return version.Info{
-		Major: parts[0], Minor: parts[1], GitVersion: a.Version, GitTreeState: "clean",
+		Major: parts[0], Minor: parts[1], GitVersion: of, GitTreeState: "clean",
 		Compiler: "gc", Platform: "linux/amd64",
 	}
 }

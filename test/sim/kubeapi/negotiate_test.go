@@ -54,7 +54,7 @@ func TestParse(t *testing.T) {
 			g.Expect([]string{r.namespace, r.name, r.subresource}).To(Equal([]string{tt.namespace, tt.name, tt.subresource}))
 		})
 	}
-	for _, path := range []string{"/", "/api/v1", "/api/v1/secrets", "/apis/apps/v2/deployments", "/api/v1/namespaces/a/pods/b/c/d"} {
+	for _, path := range []string{"/", "/api/v1", "/api/v1/replicationcontrollers", "/apis/apps/v2/deployments", "/api/v1/namespaces/a/pods/b/c/d"} {
 		_, err := parse(httptest.NewRequest(http.MethodGet, path, http.NoBody))
 		NewWithT(t).Expect(err).To(HaveOccurred(), path)
 	}

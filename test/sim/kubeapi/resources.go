@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,6 +32,10 @@ type Resource struct {
 	Fields func(Object) fields.Set
 	// CopyStatus copies the status; nil for kinds without the subresource.
 	CopyStatus func(from, to Object)
+	// Counted objects count the changes of their spec in metadata.generation.
+	Counted bool
+	// Managed objects tell who has set which of their fields. Of others that is kept from their first server-side apply on.
+	Managed bool
 	// Table is what kubectl prints.
 	Table table
 }
@@ -67,7 +72,7 @@ var (
 		Table:      podTable,
 	}
 	ConfigMaps = &Resource{
-		Version: "v1", Plural: "configmaps", Kind: "ConfigMap", ShortNames: []string{"cm"}, Namespaced: true,
+		Version: "v1", Plural: "configmaps", Kind: "ConfigMap", ShortNames: []string{"cm"}, Namespaced: true, Managed: true,
 		New: func() Object { return &corev1.ConfigMap{} }, NewList: func() runtime.Object { return &corev1.ConfigMapList{} },
 		Table: configMapTable,
 	}
@@ -79,21 +84,50 @@ var (
 	}
 	Deployments = &Resource{
 		Group: "apps", Version: "v1", Plural: "deployments", Kind: "Deployment", ShortNames: []string{"deploy"}, Namespaced: true,
+		Counted: true, Managed: true,
 		New: func() Object { return &appsv1.Deployment{} }, NewList: func() runtime.Object { return &appsv1.DeploymentList{} },
 		CopyStatus: func(from, to Object) { to.(*appsv1.Deployment).Status = from.(*appsv1.Deployment).Status },
 		Table:      deploymentTable,
 	}
 	ReplicaSets = &Resource{
 		Group: "apps", Version: "v1", Plural: "replicasets", Kind: "ReplicaSet", ShortNames: []string{"rs"}, Namespaced: true,
-		New: func() Object { return &appsv1.ReplicaSet{} }, NewList: func() runtime.Object { return &appsv1.ReplicaSetList{} },
+		Counted: true,
+		New:     func() Object { return &appsv1.ReplicaSet{} }, NewList: func() runtime.Object { return &appsv1.ReplicaSetList{} },
 		CopyStatus: func(from, to Object) { to.(*appsv1.ReplicaSet).Status = from.(*appsv1.ReplicaSet).Status },
 		Table:      replicaSetTable,
 	}
 	DaemonSets = &Resource{
 		Group: "apps", Version: "v1", Plural: "daemonsets", Kind: "DaemonSet", ShortNames: []string{"ds"}, Namespaced: true,
+		Counted: true, Managed: true,
 		New: func() Object { return &appsv1.DaemonSet{} }, NewList: func() runtime.Object { return &appsv1.DaemonSetList{} },
 		CopyStatus: func(from, to Object) { to.(*appsv1.DaemonSet).Status = from.(*appsv1.DaemonSet).Status },
 		Table:      daemonSetTable,
+	}
+	Secrets = &Resource{
+		Version: "v1", Plural: "secrets", Kind: "Secret", Namespaced: true, Managed: true,
+		New: func() Object { return &corev1.Secret{} }, NewList: func() runtime.Object { return &corev1.SecretList{} },
+		Table: nameTable,
+	}
+	ServiceAccounts = &Resource{
+		Version: "v1", Plural: "serviceaccounts", Kind: "ServiceAccount", ShortNames: []string{"sa"}, Namespaced: true, Managed: true,
+		New: func() Object { return &corev1.ServiceAccount{} }, NewList: func() runtime.Object { return &corev1.ServiceAccountList{} },
+		Table: nameTable,
+	}
+	Services = &Resource{
+		Version: "v1", Plural: "services", Kind: "Service", ShortNames: []string{"svc"}, Namespaced: true, Managed: true,
+		New: func() Object { return &corev1.Service{} }, NewList: func() runtime.Object { return &corev1.ServiceList{} },
+		CopyStatus: func(from, to Object) { to.(*corev1.Service).Status = from.(*corev1.Service).Status },
+		Table:      nameTable,
+	}
+	ClusterRoles = &Resource{
+		Group: "rbac.authorization.k8s.io", Version: "v1", Plural: "clusterroles", Kind: "ClusterRole", Managed: true,
+		New: func() Object { return &rbacv1.ClusterRole{} }, NewList: func() runtime.Object { return &rbacv1.ClusterRoleList{} },
+		Table: nameTable,
+	}
+	ClusterRoleBindings = &Resource{
+		Group: "rbac.authorization.k8s.io", Version: "v1", Plural: "clusterrolebindings", Kind: "ClusterRoleBinding", Managed: true,
+		New: func() Object { return &rbacv1.ClusterRoleBinding{} }, NewList: func() runtime.Object { return &rbacv1.ClusterRoleBindingList{} },
+		Table: nameTable,
 	}
 	Leases = &Resource{
 		Group: "coordination.k8s.io", Version: "v1", Plural: "leases", Kind: "Lease", Namespaced: true,
@@ -113,12 +147,16 @@ var (
 
 // resources is the table of all that is served.
 var resources = []*Resource{
-	Namespaces, Nodes, Pods, ConfigMaps, Events, Deployments, ReplicaSets, DaemonSets, Leases, PodDisruptionBudgets,
+	Namespaces, Nodes, Pods, ConfigMaps, Secrets, ServiceAccounts, Services, Events, Deployments, ReplicaSets, DaemonSets, Leases,
+	PodDisruptionBudgets, ClusterRoles, ClusterRoleBindings,
 }
 
 func findResource(group, version, plural string) *Resource {
 	return find(func(r *Resource) bool { return r.Group == group && r.Version == version && r.Plural == plural })
 }
+
+// ResourceOf is the resource of a kind of objects, or nil when the API does not serve it.
+func ResourceOf(kind schema.GroupVersionKind) *Resource { return resourceOfKind(kind) }
 
 func resourceOfKind(kind schema.GroupVersionKind) *Resource {
 	return find(func(r *Resource) bool { return r.GroupVersionKind() == kind })

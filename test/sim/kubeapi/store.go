@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -100,6 +101,7 @@ func (s *Store) Create(r *Resource, obj Object, dryRun bool) (Object, error) {
 	}
 	obj.SetUID(newUID())
 	obj.SetCreationTimestamp(metav1.NewTime(s.clock.Now().Truncate(time.Second)))
+	countGeneration(r, nil, obj)
 	return s.write(change{kind: watch.Added, resource: r, now: obj}, dryRun), nil
 }
 
@@ -121,6 +123,7 @@ func (s *Store) Update(r *Resource, namespace, name string, dryRun bool, modify 
 			"the object has been modified; please apply your changes to the latest version and try again"))
 	}
 	keepIdentity(old, now)
+	countGeneration(r, old, now)
 	if equality.Semantic.DeepEqual(old, now) {
 		return old, nil
 	}
@@ -135,7 +138,20 @@ func keepIdentity(old, now Object) {
 	now.SetCreationTimestamp(old.GetCreationTimestamp())
 	now.SetGeneration(old.GetGeneration())
 	now.SetResourceVersion(old.GetResourceVersion())
-	now.SetManagedFields(nil)
+}
+
+// countGeneration counts the changes of an object's spec, where that is done.
+func countGeneration(r *Resource, old, now Object) {
+	if !r.Counted {
+		return
+	}
+	if old == nil {
+		now.SetGeneration(1)
+		return
+	}
+	if spec := func(o Object) any { return reflect.ValueOf(o).Elem().FieldByName("Spec").Interface() }; !equality.Semantic.DeepEqual(spec(old), spec(now)) {
+		now.SetGeneration(old.GetGeneration() + 1)
+	}
 }
 
 // Delete removes an object.

@@ -48,7 +48,7 @@ func (a *API) write(r *request, body []byte) (int, any, error) {
 	case r.Method == http.MethodPut && r.name != "":
 		return a.update(r, func(Object) (Object, error) { return decode(r.resource, body) })
 	case r.Method == http.MethodPatch && r.name != "":
-		return a.update(r, func(old Object) (Object, error) { return patch(r, old, body) })
+		return a.patch(r, body)
 	case r.Method == http.MethodDelete && r.name != "":
 		return a.delete(r, body)
 	}
@@ -66,7 +66,7 @@ func (a *API) create(r *request, body []byte) (int, any, error) {
 		}
 		obj.SetNamespace(r.namespace)
 	}
-	created, err := a.store.Create(r.resource, obj, r.dryRun)
+	created, err := a.store.Create(r.resource, r.track(nil, obj), r.dryRun)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -78,12 +78,15 @@ func (a *API) create(r *request, body []byte) (int, any, error) {
 func (a *API) update(r *request, change func(Object) (Object, error)) (int, any, error) {
 	updated, err := a.store.Update(r.resource, r.namespace, r.name, r.dryRun, func(old Object) (Object, error) {
 		now, err := change(old.DeepCopyObject().(Object)) //nolint:forcetypeassert // A copy is of the same type.
-		if err != nil || r.resource.CopyStatus == nil {
-			return now, err
+		if err != nil {
+			return nil, err
+		}
+		if r.resource.CopyStatus == nil {
+			return r.track(old, now), nil
 		}
 		if r.subresource == "" {
 			r.resource.CopyStatus(old, now)
-			return now, nil
+			return r.track(old, now), nil
 		}
 		old.SetResourceVersion(now.GetResourceVersion())
 		r.resource.CopyStatus(now, old)
@@ -98,7 +101,14 @@ func (a *API) update(r *request, change func(Object) (Object, error)) (int, any,
 	return http.StatusOK, updated, nil
 }
 
-// patch applies one of the three classical patches. Server-side apply is not served.
+func (a *API) patch(r *request, body []byte) (int, any, error) {
+	if r.isApply() {
+		return a.apply(r, body)
+	}
+	return a.update(r, func(old Object) (Object, error) { return patch(r, old, body) })
+}
+
+// patch applies one of the three classical patches.
 func patch(r *request, old Object, body []byte) (Object, error) {
 	before, err := json.Marshal(old)
 	if err != nil {

@@ -318,3 +318,14 @@ func (c *conn) abort() {
 	}
 	_ = c.shut()
 }
+
+// Backend is the backend that a balancer's connection belongs to, also through TLS; empty for other connections.
+func Backend(c net.Conn) string {
+	if wrapped, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = wrapped.NetConn()
+	}
+	if own, ok := c.(*conn); ok {
+		return own.backend
+	}
+	return ""
+}

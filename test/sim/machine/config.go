@@ -9,11 +9,15 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"k8s.io/utils/clock"
+
+	"ichor.maesh.dev/hub/test/sim/component"
 )
 
 // Configs are the machine configs that a cluster's machines were installed with. Machines that keep theirs share it.
 type Configs struct {
 	ControlPlane, Worker config.Provider
+
+	controlPlaneSet, workerSet *component.Set // What they ask for, once it was read.
 }
 
 func (c Configs) of(id Identity) config.Provider {
@@ -91,6 +95,7 @@ func (m *Machine) reconfigure(change func(*configuration)) {
 	m.mu.Lock()
 	change(&m.config)
 	m.mu.Unlock()
+	m.fit()
 	m.notify()
 }
 

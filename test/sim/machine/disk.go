@@ -116,6 +116,8 @@ type Snapshot struct {
 	// and on disk.
 	Config       string `json:"config,omitempty"`
 	ActiveConfig string `json:"activeConfig,omitempty"`
+	// Parts are the parts of Kubernetes by their names.
+	Parts map[string]SavedPart `json:"parts,omitempty"`
 	// Starts says when the services have come up.
 	Starts Starts `json:"starts,omitzero"`
 	// BootID is that of the current boot; empty when the machine was down.
@@ -128,7 +130,7 @@ func (m *Machine) Save() (Snapshot, error) {
 	defer m.mu.Unlock()
 	s := Snapshot{Slots: m.disk.slots, Running: m.disk.running, Next: m.disk.next, Meta: cloneMeta(m.disk.meta)}
 	if m.state.APIUp {
-		s.BootID, s.Starts = m.state.BootID, m.starts
+		s.BootID, s.Starts, s.Parts = m.state.BootID, m.starts, m.saveParts()
 	}
 	var err error
 	s.Config, s.ActiveConfig, err = m.config.save(m.env.Configs.of(m.Identity))
@@ -153,5 +155,6 @@ func Restore(id Identity, env Environment, s Snapshot) (*Machine, error) {
 	if !s.Starts.System.IsZero() {
 		m.starts = s.Starts
 	}
+	m.restoreParts(s.Parts)
 	return m, nil
 }

@@ -89,7 +89,7 @@ func (l *EventLog) task(name string, action machineapi.TaskEvent_Action, actor s
 	l.add(actor, &machineapi.TaskEvent{Task: name, Action: action})
 }
 
-func (l *EventLog) service(name string, action machineapi.ServiceStateEvent_Action, message string) {
+func (l *EventLog) service(name string, action machineapi.ServiceStateEvent_Action, message string) { //nolint:unparam // Any service could have events.
 	l.add("", &machineapi.ServiceStateEvent{
 		Service: name, Action: action, Message: message,
 		Health: &machineapi.ServiceHealth{Healthy: action == machineapi.ServiceStateEvent_RUNNING, Unknown: action != machineapi.ServiceStateEvent_RUNNING},

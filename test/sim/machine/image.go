@@ -4,16 +4,19 @@ package machine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/blang/semver/v4"
 	"github.com/distribution/reference"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 
+	"ichor.maesh.dev/hub/test/sim/component"
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/timing"
 )
@@ -31,6 +34,27 @@ var (
 	ErrPullFailed = errors.New("unexpected status from registry: 503 Service Unavailable")
 )
 
+// Store is one of the image stores of a machine: a containerd and a namespace in it. What was pulled into one is not in another.
+type Store struct {
+	Driver    common.ContainerDriver
+	Namespace common.ContainerdNamespace
+}
+
+// The stores that something is started from.
+var (
+	// SystemStore is that of the installer.
+	SystemStore = Store{Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM}
+	// KubeletStore is that of the kubelet, and PodStore that of all pods.
+	KubeletStore = Store{Driver: common.ContainerDriver_CRI, Namespace: common.ContainerdNamespace_NS_SYSTEM}
+	PodStore     = Store{Driver: common.ContainerDriver_CRI, Namespace: common.ContainerdNamespace_NS_CRI}
+)
+
+// stored is a name in a store.
+type stored struct {
+	store Store
+	name  string
+}
+
 // Image is an image that a registry has.
 type Image struct {
 	// Name is the full reference with the tag; Resolved has the digest as well.
@@ -44,6 +68,7 @@ type Image struct {
 var (
 	factoryPath   = regexp.MustCompile(`^(?:[a-z0-9-]+-)?installer(?:-secureboot)?/([0-9a-f]{64})$`)
 	plainImages   = regexp.MustCompile(`^(?:registry\.k8s\.io/|ghcr\.io/siderolabs/|quay\.io/)`)
+	mirrored      = []string{component.APIServer, component.ControllerManager, component.Scheduler, component.Kubelet, component.Proxy}
 	lastInstaller = semver.MustParse("1.14.0-0") // ghcr.io/siderolabs/installer is published below this version only.
 )
 
@@ -53,21 +78,18 @@ func ResolveImage(ref string) (Image, error) {
 	if err != nil {
 		return Image{}, fmt.Errorf("%w %q: %w", ErrInvalidReference, ref, err)
 	}
-	tagged, ok := reference.TagNameOnly(named).(reference.Tagged)
-	if !ok {
-		return Image{}, fmt.Errorf("%s: a digest without a tag: %w", ref, ErrNoSuchImage)
-	}
-	image := describe(named.Name() + ":" + tagged.Tag())
-	if digested, ok := named.(reference.Digested); ok && digested.Digest().String() != image.Digest {
+	tag, ok := tagOf(named)
+	image := describe(named.Name() + ":" + tag)
+	if digested, pinned := named.(reference.Digested); !ok || pinned && digested.Digest().String() != image.Digest {
 		return Image{}, fmt.Errorf("%s: %w", ref, ErrNoSuchImage)
 	}
-	switch domain, path := reference.Domain(named), reference.Path(named); {
+	switch domain, repository := reference.Domain(named), reference.Path(named); {
 	case domain == "factory.talos.dev":
-		image.System, ok = factorySystem(path, tagged.Tag())
-	case domain == "ghcr.io" && path == "siderolabs/installer":
-		image.System, ok = plainSystem(tagged.Tag())
-	default:
-		ok = plainImages.MatchString(named.Name())
+		image.System, ok = factorySystem(repository, tag)
+	case domain == "ghcr.io" && repository == "siderolabs/installer":
+		image.System, ok = plainSystem(tag)
+	default: // Anybody may mirror the parts of Kubernetes.
+		ok = plainImages.MatchString(named.Name()) || slices.Contains(mirrored, path.Base(repository))
 	}
 	if !ok {
 		return Image{}, fmt.Errorf("%s: %w", ref, ErrNoSuchImage)
@@ -75,9 +97,19 @@ func ResolveImage(ref string) (Image, error) {
 	return image, nil
 }
 
+// tagOf is the reference's tag, the default one, or the one whose digest the reference has.
+func tagOf(named reference.Named) (string, bool) {
+	if tagged, ok := named.(reference.Tagged); ok {
+		return tagged.Tag(), true
+	}
+	if digested, ok := named.(reference.Digested); ok {
+		return component.TagOf(named.Name(), digested.Digest().String())
+	}
+	return "latest", true
+}
+
 func describe(name string) Image {
-	sum := sha256.Sum256([]byte(name))
-	digest := "sha256:" + hex.EncodeToString(sum[:])
+	digest := component.Digest(name)
 	return Image{Name: name, Resolved: name + "@" + digest, Digest: digest}
 }
 
@@ -110,45 +142,70 @@ func (s Slot) AtLeast(minor uint64) bool {
 	return err == nil && (version.Major > 1 || version.Minor >= minor)
 }
 
-// Pull fetches an image. It takes no time when the machine has it already.
-func (m *Machine) Pull(ctx context.Context, ref string) (Image, error) {
+// Pull fetches an image into a store. It takes no time when the store has it already.
+func (m *Machine) Pull(ctx context.Context, store Store, ref string) (Image, error) {
 	image, err := ResolveImage(ref)
 	if err != nil {
 		return Image{}, err
 	}
-	if _, failed := m.env.Faults.Fire(fault.PullFailure, m.Site()); failed {
+	if m.ordered(fault.PullFailure, image) {
 		return Image{}, ErrPullFailed
 	}
-	if _, err := m.pulled(image.Name); err == nil {
+	if m.hasLocked(store, ref) {
 		return image, nil
 	}
-	if err := timing.Sleep(ctx, m.env.Clock, m.env.Timings.Pull); err != nil {
+	if m.ordered(fault.ImageMissing, image) {
+		return Image{}, fmt.Errorf("%s: %w", ref, ErrNoSuchImage)
+	}
+	if err := timing.Sleep(ctx, m.env.Clock, m.pullTime(image)); err != nil {
 		return Image{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.images[image.Name], m.images[image.Resolved] = image, image
+	for _, name := range []string{image.Name, image.Resolved} {
+		m.images[stored{store: store, name: name}] = image
+	}
 	return image, nil
 }
 
-// Images returns the images that were pulled.
-func (m *Machine) Images() []Image {
+// ordered asks for a fault that concerns some images only.
+func (m *Machine) ordered(name string, image Image) bool {
+	_, ordered := m.env.Faults.FireIf(name, m.Site(), concerning(image))
+	return ordered
+}
+
+func concerning(image Image) func(fault.Fault) bool {
+	return func(f fault.Fault) bool { return fault.Matches(f.Params[fault.ParamImage], image.Name) }
+}
+
+// pullTime is longer where that was ordered.
+func (m *Machine) pullTime(image Image) time.Duration {
+	f, slow := m.env.Faults.FireIf(fault.SlowPull, m.Site(), concerning(image))
+	delay, err := time.ParseDuration(f.Params[fault.ParamDelay])
+	if !slow || err != nil {
+		return m.env.Timings.Pull
+	}
+	return m.env.Timings.Pull + delay
+}
+
+// Images returns the images that were pulled into a store.
+func (m *Machine) Images(store Store) []Image {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var images []Image
-	for name, image := range m.images {
-		if name == image.Name {
+	for key, image := range m.images {
+		if key.store == store && key.name == image.Name {
 			images = append(images, image)
 		}
 	}
 	return images
 }
 
-// pulled finds an image in the machine's store, by any of its names.
-func (m *Machine) pulled(ref string) (Image, error) {
+// pulled finds an image in a store, by any of its names.
+func (m *Machine) pulled(store Store, ref string) (Image, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if image, ok := m.images[ref]; ok {
+	if image, ok := m.images[stored{store: store, name: ref}]; ok {
 		return image, nil
 	}
 	return Image{}, fmt.Errorf("installer image %q %w in containerd store", ref, ErrNoSuchImage)

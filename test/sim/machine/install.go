@@ -45,9 +45,9 @@ type Installation struct {
 	Done chan struct{}
 }
 
-// Install starts the installer of a pulled image. It writes the other slot and touches nothing else: no drain, no reboot.
-func (m *Machine) Install(ref string) (*Installation, error) {
-	image, err := m.pulled(ref)
+// Install starts the installer of an image that was pulled into a store. It writes the other slot and touches nothing else: no drain, no reboot.
+func (m *Machine) Install(store Store, ref string) (*Installation, error) {
+	image, err := m.pulled(store, ref)
 	if err != nil {
 		return nil, err
 	}

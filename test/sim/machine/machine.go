@@ -13,6 +13,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"k8s.io/utils/clock"
 
+	"ichor.maesh.dev/hub/test/sim/component"
 	"ichor.maesh.dev/hub/test/sim/etcd"
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
@@ -104,19 +105,22 @@ type Machine struct {
 	env      Environment
 	memberID uint64
 
-	mu        sync.Mutex
-	state     State
-	disk      disk
-	meta      map[uint8]string // machined's copy of META, read from disk at boot.
-	disguised bool             // It has booted since it was told to be another machine.
-	images    map[string]Image // Pulled ones, by every name that finds them.
-	config    configuration
-	starts    Starts
-	events    *EventLog
-	sequence  *sequence       // The one that runs, if any.
-	life      context.Context //nolint:containedctx // Ends when this boot ends; no call lasts as long.
-	endLife   context.CancelFunc
-	observers []func()
+	mu         sync.Mutex
+	state      State
+	disk       disk
+	meta       map[uint8]string // machined's copy of META, read from disk at boot.
+	disguised  bool             // It has booted since it was told to be another machine.
+	images     map[stored]Image // Pulled ones, by every name that finds them.
+	config     configuration
+	set        *component.Set // What the config in force asks for.
+	kubelet    kubeletRun
+	staticPods []*staticPod // In the order of component.StaticPods; none on workers.
+	starts     Starts
+	events     *EventLog
+	sequence   *sequence       // The one that runs, if any.
+	life       context.Context //nolint:containedctx // Ends when this boot ends; no call lasts as long.
+	endLife    context.CancelFunc
+	observers  []func()
 }
 
 // New makes a machine that runs the given system and is ready.
@@ -126,7 +130,7 @@ func New(id Identity, env Environment, system Slot) (*Machine, error) {
 
 // newMachine makes a machine from what is on its disk.
 func newMachine(id Identity, env Environment, d disk, bootID string) *Machine {
-	m := &Machine{Identity: id, env: env, disk: d, meta: cloneMeta(d.meta), images: map[string]Image{}, events: newEventLog(env.Clock)}
+	m := &Machine{Identity: id, env: env, disk: d, meta: cloneMeta(d.meta), images: map[stored]Image{}, events: newEventLog(env.Clock)}
 	m.life, m.endLife = context.WithCancel(context.Background())
 	m.state = State{
 		Stage: runtime.MachineStageRunning, Ready: true, BootID: bootID, APIUp: true,
@@ -137,6 +141,9 @@ func newMachine(id Identity, env Environment, d disk, bootID string) *Machine {
 	if id.ControlPlane {
 		m.starts.Etcd = now
 		m.memberID = env.Etcd.Add(id.Name, id.Address)
+		for _, name := range component.StaticPods {
+			m.staticPods = append(m.staticPods, &staticPod{name: name})
+		}
 	}
 	m.events.status(m.state)
 	return m

@@ -250,6 +250,7 @@ func (m *Machine) wake(s *sequence) {
 	m.state.BootID = uuid.NewString()
 	m.state.APIUp, m.state.Stage, m.state.Ready = true, runtime.MachineStageBooting, false
 	m.config.boot()
+	m.bootParts()
 	m.starts = Starts{System: m.env.Clock.Now()}
 	m.events.status(m.state)
 }
@@ -311,9 +312,13 @@ func (m *Machine) joinLate() {
 
 // startKubelet waits for the cluster too: without its API no node becomes Ready.
 func (m *Machine) startKubelet(s *sequence) bool {
-	ready := timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.Kubelet) == nil &&
-		m.env.Etcd.WaitHealthy(s.ctx) == nil &&
-		m.advance(s, func() { m.state.KubeletReady, m.starts.Kubelet = true, m.env.Clock.Now() })
+	part, err := m.firstKubelet(s)
+	ready := err == nil && m.env.Etcd.WaitHealthy(s.ctx) == nil &&
+		m.advance(s, func() {
+			m.kubeletRuns(part)
+			m.state.KubeletReady = true
+			m.runPods(0)
+		})
 	if ready {
 		m.uncordon(s)
 	}

@@ -2,16 +2,7 @@
 
 package machine
 
-import (
-	"time"
-
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
-
-	"ichor.maesh.dev/hub/test/sim/timing"
-)
-
-const kubelet = "kubelet"
+import "time"
 
 // Starts says when services have come up last.
 type Starts struct {
@@ -22,39 +13,6 @@ type Starts struct {
 	Kubelet time.Time `json:"kubelet,omitzero"`
 	// KubeletStop is when somebody has stopped the kubelet to start it again.
 	KubeletStop time.Time `json:"kubeletStop,omitzero"`
-}
-
-// RestartKubelet stops the kubelet and starts it again. Pods run on, and the node stays Ready: Kubernetes grants more silence
-// than that. A kubelet that does not run yet starts anyway.
-func (m *Machine) RestartKubelet() {
-	m.mu.Lock()
-	if !m.state.KubeletReady || m.state.KubeletRestarting {
-		m.mu.Unlock()
-		return
-	}
-	m.state.KubeletRestarting, m.state.Ready = true, false
-	m.starts.KubeletStop = m.env.Clock.Now()
-	m.events.service(kubelet, machineapi.ServiceStateEvent_STOPPING, "Sending SIGTERM to task kubelet")
-	m.events.status(m.state)
-	life := m.life
-	m.mu.Unlock()
-	m.record("restart", kubelet)
-	m.notify()
-	go func() {
-		if timing.Sleep(life, m.env.Clock, m.env.Timings.Kubelet) == nil {
-			m.kubeletRestarted()
-		}
-	}()
-}
-
-func (m *Machine) kubeletRestarted() {
-	m.mu.Lock()
-	m.state.KubeletRestarting, m.starts.Kubelet = false, m.env.Clock.Now()
-	m.state.Ready = m.state.Stage == runtime.MachineStageRunning
-	m.events.service(kubelet, machineapi.ServiceStateEvent_RUNNING, "Health check successful")
-	m.events.status(m.state)
-	m.mu.Unlock()
-	m.notify()
 }
 
 // Starts returns when services have come up.

@@ -58,7 +58,7 @@ func (m *Machine) Upgrade(ctx context.Context, u Upgrade) (string, error) {
 }
 
 func (m *Machine) pullInstaller(ctx context.Context, ref string) (Image, error) {
-	image, err := m.Pull(ctx, ref)
+	image, err := m.Pull(ctx, SystemStore, ref)
 	if err == nil && image.System == (Slot{}) {
 		err = ErrNoInstaller
 	}
@@ -128,6 +128,7 @@ func (m *Machine) stopServices(s *sequence) bool {
 }
 
 func (m *Machine) stopped() {
+	m.kubelet.end()
 	m.state.EtcdUp, m.state.KubeletReady, m.state.KubeletRestarting = false, false, false
 	m.starts.Etcd, m.starts.Kubelet = time.Time{}, time.Time{}
 }

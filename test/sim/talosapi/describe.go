@@ -40,7 +40,7 @@ func (n *node) describe(state sim.State) []resource.Resource {
 	list = append(list, n.services()...)
 	list = append(list, n.disks()...)
 	list = append(list, n.network()...)
-	list = append(list, n.kubernetes(state, active)...)
+	list = append(list, n.kubernetes(state)...)
 	if state.EtcdUp {
 		list = append(list, n.etcdMember())
 	}

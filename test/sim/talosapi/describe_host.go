@@ -7,15 +7,11 @@ import (
 	"net/netip"
 
 	"github.com/cosi-project/runtime/pkg/resource"
-	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
-	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"github.com/siderolabs/talos/pkg/machinery/resources/time"
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
-
-	sim "ichor.maesh.dev/hub/test/sim/machine"
 )
 
 // The one disk of a machine, and how its partitions share it.
@@ -83,45 +79,4 @@ func (n *node) network() []resource.Resource {
 	clock := time.NewStatus()
 	clock.TypedSpec().Synced = true
 	return []resource.Resource{status, hostname, addresses, clock}
-}
-
-// kubernetes describes what Talos runs of Kubernetes, as the config in force says it.
-func (n *node) kubernetes(state sim.State, active config.Provider) []resource.Resource {
-	spec := k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID)
-	spec.TypedSpec().Image, spec.TypedSpec().ExpectedNodename = kubeletImage(active), n.Name
-	list := []resource.Resource{spec}
-	if !n.ControlPlane {
-		return list
-	}
-	manifests := k8s.NewBootstrapManifestsConfig()
-	manifests.TypedSpec().CNIName = cniName(active)
-	list = append(list, manifests)
-	if !state.EtcdUp || !state.KubeletReady {
-		return list
-	}
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		r := k8s.NewStaticPodStatus(k8s.NamespaceName, "kube-system/"+name+"-"+n.Name)
-		r.TypedSpec().PodStatus = runningPod
-		list = append(list, r)
-	}
-	return list
-}
-
-func kubeletImage(c config.Provider) string {
-	if kubelet := c.K8sKubeletConfig(); kubelet != nil {
-		return kubelet.Image()
-	}
-	return ""
-}
-
-func cniName(c config.Provider) string {
-	if c.K8sFlannelCNIConfig() != nil {
-		return constants.FlannelCNI
-	}
-	return constants.NoneCNI
-}
-
-var runningPod = map[string]any{
-	"phase":      "Running",
-	"conditions": []any{map[string]any{"type": "Ready", "status": "True"}},
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,7 +25,7 @@ func (imageService) Pull(req *machineapi.ImageServicePullRequest, stream grpc.Se
 	if err := stream.Send(pullProgress()); err != nil {
 		return err
 	}
-	image, err := nodeFrom(stream.Context()).Pull(stream.Context(), req.GetImageRef())
+	image, err := nodeFrom(stream.Context()).Pull(stream.Context(), storeOf(req.GetContainerd()), req.GetImageRef())
 	if err != nil {
 		return pullError(err)
 	}
@@ -56,10 +57,38 @@ func pullError(err error) error {
 	return status.Error(codes.Internal, "failed to pull image: "+err.Error())
 }
 
-// List lists the images that were pulled.
-func (imageService) List(_ *machineapi.ImageServiceListRequest, stream grpc.ServerStreamingServer[machineapi.ImageServiceListResponse]) error {
-	for _, image := range nodeFrom(stream.Context()).Images() {
+// List lists the images that were pulled into one store.
+func (imageService) List(req *machineapi.ImageServiceListRequest, stream grpc.ServerStreamingServer[machineapi.ImageServiceListResponse]) error {
+	for _, image := range nodeFrom(stream.Context()).Images(storeOf(req.GetContainerd())) {
 		if err := stream.Send(&machineapi.ImageServiceListResponse{Name: image.Name, Digest: image.Digest, Size: 90 << 20}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeOf is the store that a request names.
+func storeOf(c *common.ContainerdInstance) machine.Store {
+	return machine.Store{Driver: c.GetDriver(), Namespace: c.GetNamespace()}
+}
+
+// criStore is the store that the older calls name: they know the containerd of Kubernetes only.
+func criStore(namespace common.ContainerdNamespace) machine.Store {
+	return machine.Store{Driver: common.ContainerDriver_CRI, Namespace: namespace}
+}
+
+// ImagePull is the older way to pull an image.
+func (machineService) ImagePull(ctx context.Context, req *machineapi.ImagePullRequest) (*machineapi.ImagePullResponse, error) {
+	if _, err := nodeFrom(ctx).Pull(ctx, criStore(req.GetNamespace()), req.GetReference()); err != nil {
+		return nil, pullError(err)
+	}
+	return &machineapi.ImagePullResponse{Messages: []*machineapi.ImagePull{{}}}, nil
+}
+
+// ImageList is the older way to list images.
+func (machineService) ImageList(req *machineapi.ImageListRequest, stream grpc.ServerStreamingServer[machineapi.ImageListResponse]) error {
+	for _, image := range nodeFrom(stream.Context()).Images(criStore(req.GetNamespace())) {
+		if err := stream.Send(&machineapi.ImageListResponse{Name: image.Name, Digest: image.Digest, Size: 90 << 20}); err != nil {
 			return err
 		}
 	}

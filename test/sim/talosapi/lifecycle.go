@@ -32,7 +32,7 @@ func (lifecycleService) Upgrade(req *machineapi.LifecycleServiceUpgradeRequest, 
 	if ref == "" {
 		return status.Error(codes.InvalidArgument, "source image is required")
 	}
-	run, err := nodeFrom(stream.Context()).Install(ref)
+	run, err := nodeFrom(stream.Context()).Install(storeOf(req.GetContainerd()), ref)
 	if err != nil {
 		return installError(err)
 	}

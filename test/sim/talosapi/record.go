@@ -97,7 +97,9 @@ func shortMethod(method string) string {
 func arguments(req any) map[string]string {
 	switch r := req.(type) {
 	case *machineapi.ImageServicePullRequest:
-		return map[string]string{"image": r.GetImageRef()}
+		return map[string]string{
+			"image": r.GetImageRef(), "store": r.GetContainerd().GetDriver().String() + "/" + r.GetContainerd().GetNamespace().String(),
+		}
 	case *machineapi.LifecycleServiceUpgradeRequest:
 		return map[string]string{"image": r.GetSource().GetImageName()}
 	case *machineapi.ApplyConfigurationRequest:
@@ -127,6 +129,8 @@ func otherArguments(req any) map[string]string {
 		return map[string]string{"service": r.GetId()}
 	case *machineapi.ServiceRestartRequest:
 		return map[string]string{"service": r.GetId()}
+	case *machineapi.ImagePullRequest:
+		return map[string]string{"image": r.GetReference(), "store": "CRI/" + r.GetNamespace().String()}
 	case *machineapi.ReadRequest:
 		return map[string]string{"path": r.GetPath()}
 	case *cosiv1alpha1.GetRequest:

@@ -5,6 +5,7 @@ package talosapi
 import (
 	"context"
 	"reflect"
+	"strconv"
 
 	cosiv1alpha1 "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/cosi-project/runtime/pkg/resource"
@@ -65,16 +66,33 @@ func (r *resources) publish(list []resource.Resource) {
 	r.published = now
 }
 
-// put creates or updates one resource. The node is the only writer, so neither can conflict.
+// put creates or updates one resource. The node is the only writer, so neither can conflict. A resource that comes with a version has
+// at least that afterwards.
 func (r *resources) put(ctx context.Context, res resource.Resource) {
-	old, err := r.core.Get(ctx, res.Metadata())
-	if err != nil {
-		_ = r.core.Create(ctx, res)
-		return
+	wanted := res.Metadata().Version()
+	for {
+		old, err := r.core.Get(ctx, res.Metadata())
+		if err != nil {
+			if r.core.Create(ctx, res) != nil {
+				return
+			}
+			continue
+		}
+		reached := old.Metadata().Version().Value() >= wanted.Value()
+		if reached && reflect.DeepEqual(old.Spec(), res.Spec()) {
+			return
+		}
+		res.Metadata().SetVersion(old.Metadata().Version())
+		if r.core.Update(ctx, res) != nil {
+			return
+		}
 	}
-	if reflect.DeepEqual(old.Spec(), res.Spec()) {
-		return
+}
+
+// versioned gives a resource a version that others refer to.
+func versioned(res resource.Resource, version int) resource.Resource {
+	if parsed, err := resource.ParseVersion(strconv.Itoa(version)); err == nil {
+		res.Metadata().SetVersion(parsed)
 	}
-	res.Metadata().SetVersion(old.Metadata().Version())
-	_ = r.core.Update(ctx, res)
+	return res
 }

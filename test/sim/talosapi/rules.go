@@ -61,6 +61,7 @@ var rules = map[string]rule{
 	"/machine.MachineService/Events":                {roles: readers},
 	"/machine.MachineService/Hostname":              {roles: readers},
 	"/machine.MachineService/ImageList":             {roles: readers},
+	"/machine.MachineService/ImagePull":             {roles: operators, mutates: true},
 	"/machine.MachineService/Kubeconfig":            {roles: admins},
 	"/machine.MachineService/List":                  {roles: readers},
 	"/machine.MachineService/LoadAvg":               {roles: readers},

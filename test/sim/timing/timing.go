@@ -30,6 +30,11 @@ type Timings struct {
 	// Settle is the time after that until the machine says that it is running and ready.
 	Settle time.Duration
 
+	// StaticPod is the time that a static pod is away when it is replaced.
+	StaticPod time.Duration
+	// BackOff is the pause before something that did not start is started again.
+	BackOff time.Duration
+
 	// Election is the time without a leader after the etcd leader went away.
 	Election time.Duration
 	// EtcdTimeout is how long a request waits for an etcd without quorum before it fails.
@@ -59,6 +64,9 @@ func Default() Timings {
 		EtcdJoin:   time.Second,
 		Kubelet:    700 * time.Millisecond,
 		Settle:     300 * time.Millisecond,
+
+		StaticPod: 2 * time.Second,
+		BackOff:   2 * time.Second,
 
 		Election:    time.Second,
 		EtcdTimeout: 5 * time.Second,
@@ -93,7 +101,7 @@ func (t Timings) Scaled(speed float64) Timings {
 
 func (t *Timings) fields() []*time.Duration {
 	return []*time.Duration{
-		&t.Pull, &t.Install, &t.Stop, &t.Boot, &t.FailedBoot, &t.EtcdJoin, &t.Kubelet, &t.Settle,
+		&t.Pull, &t.Install, &t.Stop, &t.Boot, &t.FailedBoot, &t.EtcdJoin, &t.Kubelet, &t.Settle, &t.StaticPod, &t.BackOff,
 		&t.Election, &t.EtcdTimeout, &t.PodTermination, &t.PodStart, &t.Drain, &t.EvictionRetry, &t.NodeMonitorGrace,
 	}
 }

@@ -49,7 +49,11 @@ type Controller struct {
 	stopped bool
 	timers  map[timerKey]clock.Timer
 	boots   map[string]string // Node name to the boot ID that its pods have last started in.
-	foreign map[string]string // Nodes that somebody else was ordered to cordon, with the annotation that was left.
+	stamps  map[string]stamp  // What the control planes have made their manifests from.
+	hashes  map[types.UID]hashed
+	owners  map[types.UID]bool // The sets and deployments that there were.
+	proxies map[string]string  // The versions of kube-proxy that the journal knows, by node.
+	foreign map[string]string  // Nodes that somebody else was ordered to cordon, with the annotation that was left.
 }
 
 // timerKey names something that will happen to a pod or node.
@@ -60,7 +64,10 @@ type timerKey struct {
 
 // New makes the controller and the cluster's objects.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, timers: map[timerKey]clock.Timer{}, boots: map[string]string{}, foreign: map[string]string{}}
+	c := &Controller{
+		Options: o, timers: map[timerKey]clock.Timer{}, boots: map[string]string{}, foreign: map[string]string{},
+		stamps: map[string]stamp{}, hashes: map[types.UID]hashed{}, owners: map[types.UID]bool{}, proxies: map[string]string{},
+	}
 	c.createBase()
 	return c
 }
@@ -76,7 +83,12 @@ func (c *Controller) Sync() {
 		c.syncNode(m)
 	}
 	c.syncStrangers()
-	c.syncSets()
+	c.syncManifests()
+	c.syncStaticPods()
+	c.syncDaemons()
+	c.syncDeployments()
+	c.syncReplicas()
+	c.collectGarbage()
 	c.schedule()
 	c.syncPods()
 	c.syncStorage()
@@ -88,10 +100,16 @@ func (c *Controller) Sync() {
 // Begin does the first Sync, and starts the pods at once: a simulation begins in the middle of a cluster's life.
 func (c *Controller) Begin() {
 	c.Sync()
+	c.startAll()
+	c.Sync()
+}
+
+func (c *Controller) startAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.knowProxies()
 	for _, pod := range c.pods() {
-		if pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "" {
+		if pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "" && !isMirror(pod) {
 			c.cancel("start", pod.UID)
 			c.started(pod)
 		}

@@ -103,7 +103,7 @@ func (c *Controller) report(n *corev1.Node, m *machine.Machine, state machine.St
 	n.Status.NodeInfo = corev1.NodeSystemInfo{
 		MachineID: m.MachineID, SystemUUID: id, BootID: state.BootID,
 		KernelVersion: "6.18.5-talos", OSImage: fmt.Sprintf("Talos (%s)", state.Running.Version),
-		ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: c.KubernetesVersion,
+		ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: m.Components().Kubelet.Version,
 		OperatingSystem: "linux", Architecture: "amd64",
 	}
 	c.setReady(n, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")

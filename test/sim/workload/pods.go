@@ -3,12 +3,14 @@
 package workload
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"ichor.maesh.dev/hub/test/sim/component"
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/kubeapi"
 )
@@ -48,12 +50,15 @@ func takes(node *corev1.Node, pod *corev1.Pod) bool {
 		return false
 	}
 	for _, taint := range node.Spec.Taints {
-		tolerated := taint.Key == controlPlaneLabel && pod.Labels[appLabel] == coreDNS
-		if taint.Effect == corev1.TaintEffectNoSchedule && !tolerated {
+		if taint.Effect == corev1.TaintEffectNoSchedule && !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return tolerates(t, taint) }) {
 			return false
 		}
 	}
 	return true
+}
+
+func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
+	return (t.Effect == "" || t.Effect == taint.Effect) && (t.Key == "" && t.Operator == corev1.TolerationOpExists || t.Key == taint.Key)
 }
 
 // syncPods is the kubelets' work on the pods of their nodes.
@@ -66,8 +71,10 @@ func (c *Controller) syncPods() {
 		case node == "":
 		case pod.DeletionTimestamp != nil:
 			c.finish(pod, ready)
+		case isMirror(pod):
+			c.syncMirror(pod, ready)
 		case pod.Status.Phase == corev1.PodPending && ready:
-			c.after("start", pod.UID, c.Timings.PodStart, func() { c.started(pod) })
+			c.start(pod)
 		case pod.Status.Phase == corev1.PodRunning:
 			c.changePod(pod, func(p *corev1.Pod) { c.setRunning(p, ready, restarted[node]) })
 		}
@@ -88,6 +95,44 @@ func (c *Controller) restartedNodes() map[string]bool {
 	return restarted
 }
 
+// start lets a pod start, which takes longer or does not happen where that was ordered.
+func (c *Controller) start(pod *corev1.Pod) {
+	takes, held := c.startTime(pod, fault.Site{Cluster: c.Cluster, Node: pod.Spec.NodeName})
+	if !held {
+		c.after("start", pod.UID, takes, func() { c.started(pod) })
+	}
+}
+
+// startTime says how long a pod takes to become ready, and whether it does not at all for now.
+func (c *Controller) startTime(pod *corev1.Pod, at fault.Site) (takes time.Duration, held bool) {
+	name, image := c.setOf(pod), pod.Spec.Containers[0].Image
+	takes = c.Timings.PodStart
+	for _, f := range c.Faults.Standing(fault.SlowRollout, at) {
+		if !fault.Matches(f.Params[fault.ParamName], name) {
+			continue
+		}
+		delay, err := time.ParseDuration(f.Params[fault.ParamDelay])
+		if err != nil {
+			return 0, true
+		}
+		takes += delay
+	}
+	missing := slices.ContainsFunc(c.Faults.Standing(fault.ImageMissing, at), func(f fault.Fault) bool {
+		return fault.Matches(f.Params[fault.ParamImage], image)
+	})
+	crashes := slices.ContainsFunc(c.Faults.Standing(fault.ComponentCrash, at), func(f fault.Fault) bool {
+		return fault.Matches(f.Params[fault.ParamComponent], name) && fault.Matches(f.Params[fault.ParamVersion], component.Version(image))
+	})
+	return takes, missing || crashes
+}
+
+// syncMirror lets a static pod be as ready as its node; what it does itself is the machine's to say.
+func (c *Controller) syncMirror(pod *corev1.Pod, ready bool) {
+	if !ready {
+		c.changePod(pod, func(p *corev1.Pod) { c.setRunning(p, false, false) })
+	}
+}
+
 func (c *Controller) started(pod *corev1.Pod) {
 	m := c.machine(pod.Spec.NodeName)
 	if m == nil || !m.State().KubeletReady {
@@ -100,6 +145,28 @@ func (c *Controller) started(pod *corev1.Pod) {
 		p.Status.PodIP = p.Status.HostIP
 		c.setRunning(p, true, false)
 	})
+	c.tellProxy(pod, m.Name)
+}
+
+// tellProxy lets the journal know of another version of kube-proxy on a node.
+func (c *Controller) tellProxy(pod *corev1.Pod, node string) {
+	if c.setOf(pod) != component.Proxy {
+		return
+	}
+	version := component.Version(pod.Spec.Containers[0].Image)
+	if was, known := c.proxies[node]; known && was != version {
+		c.Journal.Event(c.Cluster, node, "component", component.Proxy+" "+version)
+	}
+	c.proxies[node] = version
+}
+
+// knowProxies begins with what runs.
+func (c *Controller) knowProxies() {
+	for _, pod := range c.pods() {
+		if m := c.machine(pod.Spec.NodeName); m != nil && pod.Status.Phase == corev1.PodRunning {
+			c.tellProxy(pod, m.Name)
+		}
+	}
 }
 
 func (c *Controller) setRunning(p *corev1.Pod, ready, restarted bool) {
@@ -148,7 +215,16 @@ func (c *Controller) DeletePod(obj kubeapi.Object, grace *int64) {
 		c.remove(pod)
 		return
 	}
+	c.terminate(pod, seconds)
+}
+
+// terminate begins the end of a pod that has a node.
+func (c *Controller) terminate(pod *corev1.Pod, seconds int64) {
 	if pod.DeletionTimestamp != nil {
+		return
+	}
+	if pod.Spec.NodeName == "" && len(pod.Finalizers) == 0 {
+		c.remove(pod)
 		return
 	}
 	c.changePod(pod, func(p *corev1.Pod) {

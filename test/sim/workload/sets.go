@@ -3,42 +3,25 @@
 package workload
 
 import (
-	"fmt"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"maps"
 
-	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"ichor.maesh.dev/hub/test/sim/kubeapi"
-	"ichor.maesh.dev/hub/test/sim/machine"
 )
 
-// appLabel tells the pods of one set from another's.
+// appLabel tells the pods of the example deployment from others.
 const appLabel = "app"
 
-// systemLabel is how Kubernetes' own clients find the parts of a cluster.
-const systemLabel = "k8s-app"
-
-// systemName is what the parts are called there.
-func systemName(app string) string {
-	if app == coreDNS {
-		return "kube-dns"
-	}
-	return app
-}
-
-// coreDNS is the one deployment that tolerates control planes, as in a real cluster.
-const coreDNS = "coredns"
-
-var (
-	staticPods = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-	daemons    = []string{"kube-flannel", "kube-proxy"}
-)
-
-// createBase makes what a cluster is born with. Objects that were loaded from an earlier run stay as they are.
+// createBase makes what a cluster is born with, besides the bootstrap manifests. Objects that were loaded from an earlier run stay as
+// they are.
 func (c *Controller) createBase() {
 	for _, ns := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
 		c.create(kubeapi.Namespaces, &corev1.Namespace{
@@ -46,52 +29,28 @@ func (c *Controller) createBase() {
 			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
 		})
 	}
-	for _, name := range daemons {
-		c.create(kubeapi.DaemonSets, &appsv1.DaemonSet{
-			ObjectMeta: objectMeta("kube-system", name, name),
-			Spec:       appsv1.DaemonSetSpec{Selector: selector(name)},
-		})
-	}
-	c.createDeployment("kube-system", coreDNS, 2)
 	if c.Replicas > 0 {
-		c.createDeployment("default", "web", c.Replicas)
+		c.create(kubeapi.Deployments, exampleDeployment("web", c.Replicas))
 	}
 }
 
-func (c *Controller) createDeployment(namespace, name string, replicas int) {
-	n := ptr.To(int32(replicas)) // A handful of pods.
-	d := &appsv1.Deployment{
-		ObjectMeta: objectMeta(namespace, name, name),
-		Spec:       appsv1.DeploymentSpec{Replicas: n, Selector: selector(name)},
+func exampleDeployment(name string, replicas int) *appsv1.Deployment {
+	labels := map[string]string{appLabel: name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(int32(replicas)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: name, Image: "registry.k8s.io/" + name + ":simulated"}}},
+			},
+		},
 	}
-	c.create(kubeapi.Deployments, d)
-	owner, err := c.Store.Get(kubeapi.Deployments, namespace, name)
-	if err != nil {
-		return
-	}
-	set := &appsv1.ReplicaSet{
-		ObjectMeta: objectMeta(namespace, name+"-5d4f8c7b9", name),
-		Spec:       appsv1.ReplicaSetSpec{Replicas: n, Selector: selector(name)},
-	}
-	set.OwnerReferences = ownedBy(owner, appsv1.SchemeGroupVersion.WithKind("Deployment").Kind, "apps/v1")
-	c.create(kubeapi.ReplicaSets, set)
 }
 
 // create makes an object unless it is there.
 func (c *Controller) create(r *kubeapi.Resource, obj kubeapi.Object) {
 	_, _ = c.Store.Create(r, obj, false)
-}
-
-func objectMeta(namespace, name, app string) metav1.ObjectMeta {
-	labels := map[string]string{appLabel: app}
-	if namespace == metav1.NamespaceSystem {
-		labels[systemLabel] = systemName(app)
-	}
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}
-}
-
-func selector(app string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: app}}
 }
 
 func ownedBy(owner kubeapi.Object, kind, apiVersion string) []metav1.OwnerReference {
@@ -101,75 +60,87 @@ func ownedBy(owner kubeapi.Object, kind, apiVersion string) []metav1.OwnerRefere
 	}}
 }
 
-// syncSets makes the pods that sets and nodes lack.
-func (c *Controller) syncSets() {
-	alive := map[string]int{} // Pods by owner and, for those bound to a node, by name.
-	for _, pod := range c.pods() {
-		alive[pod.Namespace+"/"+pod.Name]++
-		if owner := metav1.GetControllerOf(pod); owner != nil && pod.DeletionTimestamp == nil {
-			alive[string(owner.UID)]++
+// hashed is the hash of a template that an object had in a generation.
+type hashed struct {
+	generation int64
+	hash       string
+}
+
+// hashOf tells the pods of one template from those of another.
+func (c *Controller) hashOf(owner kubeapi.Object, template corev1.PodTemplateSpec) string {
+	if known, ok := c.hashes[owner.GetUID()]; ok && known.generation == owner.GetGeneration() {
+		return known.hash
+	}
+	text, err := json.Marshal(template)
+	if err != nil {
+		return "" // A template that was stored can be written.
+	}
+	sum := sha256.Sum256(text)
+	hash := hex.EncodeToString(sum[:5])
+	c.hashes[owner.GetUID()] = hashed{generation: owner.GetGeneration(), hash: hash}
+	return hash
+}
+
+// podOf makes a pod from a template. Both labels by which controllers find theirs have the template's hash.
+func podOf(namespace, name string, template corev1.PodTemplateSpec, hash string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations)},
+		Spec:       *template.Spec.DeepCopy(),
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = hash
+	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	if pod.Spec.TerminationGracePeriodSeconds == nil {
+		pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
+	}
+	return pod
+}
+
+// setOf is the name of the daemon set or deployment that a pod is of; empty for others.
+func (c *Controller) setOf(pod *corev1.Pod) string {
+	owner := metav1.GetControllerOf(pod)
+	switch {
+	case owner == nil:
+		return ""
+	case owner.Kind == "DaemonSet":
+		return owner.Name
+	}
+	set, err := c.Store.Get(kubeapi.ReplicaSets, pod.Namespace, owner.Name)
+	if err != nil || metav1.GetControllerOf(set) == nil {
+		return ""
+	}
+	return metav1.GetControllerOf(set).Name
+}
+
+// collectGarbage ends what belongs to a set or deployment that is gone. Owners that were never there are left alone.
+func (c *Controller) collectGarbage() {
+	alive := map[types.UID]bool{}
+	for _, r := range []*kubeapi.Resource{kubeapi.DaemonSets, kubeapi.Deployments, kubeapi.ReplicaSets} {
+		list, _ := c.Store.List(r, "")
+		for _, obj := range list {
+			alive[obj.GetUID()], c.owners[obj.GetUID()] = true, true
 		}
+	}
+	gone := func(obj metav1.Object) bool {
+		owner := metav1.GetControllerOf(obj)
+		return owner != nil && c.owners[owner.UID] && !alive[owner.UID]
+	}
+	if len(alive) == len(c.owners) {
+		return
 	}
 	sets, _ := c.Store.List(kubeapi.ReplicaSets, "")
-	for _, obj := range sets {
-		set := obj.(*appsv1.ReplicaSet) //nolint:forcetypeassert // The store holds replica sets under it.
-		for range max(int(ptr.Deref(set.Spec.Replicas, 1))-alive[string(set.UID)], 0) {
-			c.create(kubeapi.Pods, replica(set))
+	for _, set := range sets {
+		if gone(set) {
+			_, _ = c.Store.Delete(kubeapi.ReplicaSets, set.GetNamespace(), set.GetName(), false)
+			delete(alive, set.GetUID())
 		}
 	}
-	for _, m := range c.Machines {
-		c.syncNodePods(m, alive)
-	}
-}
-
-func replica(set *appsv1.ReplicaSet) *corev1.Pod {
-	pod := newPod(set.Namespace, set.Name+"-"+uuid.NewString()[:5], set.Labels[appLabel], "")
-	pod.OwnerReferences = ownedBy(set, "ReplicaSet", "apps/v1")
-	return pod
-}
-
-// syncNodePods makes a node's daemon pods and, on control planes, its static pods.
-func (c *Controller) syncNodePods(m *machine.Machine, alive map[string]int) {
-	name := nodeName(m)
-	node, err := c.Store.Get(kubeapi.Nodes, "", name)
-	if err != nil || !m.State().KubeletReady {
-		return
-	}
-	for _, app := range daemons {
-		set, err := c.Store.Get(kubeapi.DaemonSets, "kube-system", app)
-		pod := newPod("kube-system", app+"-"+string(node.GetUID())[:5], app, name)
-		if err != nil || alive["kube-system/"+pod.Name] > 0 {
-			continue
+	for _, pod := range c.pods() {
+		if gone(pod) {
+			c.terminate(pod, 30)
 		}
-		pod.OwnerReferences = ownedBy(set, "DaemonSet", "apps/v1")
-		c.create(kubeapi.Pods, pod)
 	}
-	if !m.ControlPlane {
-		return
-	}
-	for _, app := range staticPods {
-		pod := newPod("kube-system", app+"-"+name, app, name)
-		if alive["kube-system/"+pod.Name] > 0 {
-			continue
-		}
-		pod.OwnerReferences = ownedBy(node, "Node", "v1")
-		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "simulated", "kubernetes.io/config.source": "file"}
-		pod.Spec.Containers[0].Image = fmt.Sprintf("registry.k8s.io/%s:%s", app, c.KubernetesVersion)
-		c.create(kubeapi.Pods, pod)
-	}
-}
-
-func newPod(namespace, name, app, node string) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: objectMeta(namespace, name, app),
-		Spec: corev1.PodSpec{
-			NodeName:                      node,
-			Containers:                    []corev1.Container{{Name: app, Image: "registry.k8s.io/" + app + ":simulated"}},
-			RestartPolicy:                 corev1.RestartPolicyAlways,
-			TerminationGracePeriodSeconds: ptr.To[int64](30),
-		},
-		Status: corev1.PodStatus{Phase: corev1.PodPending},
-	}
-	pod.Labels = maps.Clone(pod.Labels)
-	return pod
 }
