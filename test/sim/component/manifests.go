@@ -4,6 +4,8 @@ package component
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
@@ -39,7 +41,20 @@ func (s *Set) Manifests() []Manifest {
 	return s.rendering.manifests
 }
 
+// render renders all manifests. Only one of them tells one cluster from another; clusters share the others.
 func render(spec *k8s.BootstrapManifestsConfigSpec) []Manifest {
+	common := *spec
+	common.Server = ""
+	shared, _ := renderings.LoadOrStore(fmt.Sprintf("%+v", common), sync.OnceValue(func() []Manifest { return renderCommon(&common) }))
+	list := append(slices.Clone(shared.(func() []Manifest)()), manifest("11-kube-config-in-cluster", kubeconfigInCluster(spec))) //nolint:forcetypeassert // Nothing else is stored.
+	slices.SortFunc(list, func(a, b Manifest) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
+
+// renderings are what was rendered, by what it was rendered from.
+var renderings sync.Map
+
+func renderCommon(spec *k8s.BootstrapManifestsConfigSpec) []Manifest {
 	list := []Manifest{
 		manifest("01-csr-approver-role-binding", clusterRoleBinding("system-bootstrap-approve-node-client-csr",
 			"system:certificates.k8s.io:certificatesigningrequests:nodeclient", group("system:bootstrappers"))),
@@ -58,7 +73,6 @@ func render(spec *k8s.BootstrapManifestsConfigSpec) []Manifest {
 		list = append(list, manifest("11-core-dns", coreDNS(spec)...), manifest("11-core-dns-svc", coreDNSService(spec)))
 	}
 	return append(list,
-		manifest("11-kube-config-in-cluster", kubeconfigInCluster(spec)),
 		manifest("11-talos-node-rbac-template",
 			clusterRoleBinding("system:talos-nodes", "system:talos-nodes", group("system:nodes")), talosNodes()),
 	)
