@@ -3,6 +3,7 @@
 package talosapi
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/cosi-project/runtime/pkg/resource"
@@ -16,31 +17,53 @@ import (
 // kubernetes describes what Talos runs of Kubernetes, as the config in force says it.
 func (n *node) kubernetes(state sim.State) []resource.Resource {
 	parts := n.Components()
-	list := []resource.Resource{n.kubeletSpec(parts.Set)}
+	list := n.configured(state, parts)
 	if state.KubeletReady && state.Running.AtLeast(14) {
 		r := k8s.NewKubeletStatus(k8s.NamespaceName, k8s.KubeletID)
 		r.TypedSpec().Image = parts.Kubelet.Image
 		list = append(list, r)
 	}
+	for _, pod := range parts.Pods {
+		if state.EtcdUp && state.KubeletReady {
+			r := k8s.NewStaticPodStatus(k8s.NamespaceName, systemNamespace+"/"+pod.Name+"-"+n.Name)
+			r.TypedSpec().PodStatus = podStatus(pod)
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// configuration is what the resources that come from a config depend on.
+type configuration struct {
+	set      *component.Set
+	versions [3]int
+	etcdUp   bool
+	bootID   string
+}
+
+// configured are the resources that come from the config. They are made anew when something has changed; the caller is alone.
+func (n *node) configured(state sim.State, parts sim.Components) []resource.Resource {
+	now := configuration{set: parts.Set, etcdUp: state.EtcdUp, bootID: state.BootID}
+	for i, name := range component.StaticPods {
+		now.versions[i] = parts.Versions[name]
+	}
+	if n.configuration != now {
+		n.configuration, n.configuredNow = now, n.fromConfig(state, parts)
+	}
+	return slices.Clone(n.configuredNow)
+}
+
+func (n *node) fromConfig(state sim.State, parts sim.Components) []resource.Resource {
+	list := []resource.Resource{n.kubeletSpec(parts.Set)}
 	if !n.ControlPlane {
 		return list
 	}
 	list = append(list, configs(parts, state.Running.AtLeast(14))...)
 	list = append(list, manifests(parts.Set)...)
-	if !state.EtcdUp {
-		return list
-	}
 	for _, name := range component.StaticPods {
-		if part, ok := parts.Set.Part(name); ok {
+		if part, ok := parts.Set.Part(name); ok && state.EtcdUp {
 			r := k8s.NewStaticPod(k8s.NamespaceName, name)
 			r.TypedSpec().Pod = staticPod(part, parts.Versions[name])
-			list = append(list, r)
-		}
-	}
-	for _, pod := range parts.Pods {
-		if state.KubeletReady {
-			r := k8s.NewStaticPodStatus(k8s.NamespaceName, systemNamespace+"/"+pod.Name+"-"+n.Name)
-			r.TypedSpec().PodStatus = podStatus(pod)
 			list = append(list, r)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cosi-project/runtime/pkg/resource"
 	"google.golang.org/grpc"
 
 	"ichor.maesh.dev/hub/test/sim/fault"
@@ -29,6 +30,9 @@ type node struct {
 	resources *resources // Of the current boot.
 	bootID    string     // The boot that resources belong to.
 	version   string     // The version that the other nodes were told.
+
+	configuration configuration // What configuredNow was made from; only sync uses both.
+	configuredNow []resource.Resource
 
 	certificates string // What was ordered about certificates at the last look.
 }

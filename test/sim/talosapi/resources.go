@@ -20,7 +20,7 @@ import (
 type resources struct {
 	core      state.CoreState
 	server    cosiv1alpha1.StateServer
-	published map[key]bool
+	published map[key]resource.Resource
 }
 
 // key names a resource.
@@ -46,20 +46,22 @@ func newResources(types *edition) *resources {
 	return &resources{
 		core:      core,
 		server:    cosiserver.NewState(state.WrapCore(state.Filter(core, access))),
-		published: map[key]bool{},
+		published: map[key]resource.Resource{},
 	}
 }
 
 // publish makes the state hold exactly these resources. Unchanged ones are left alone, so that watchers hear of changes only.
 func (r *resources) publish(list []resource.Resource) {
 	ctx := context.Background() // In memory: nothing here waits.
-	now := map[key]bool{}
+	now := make(map[key]resource.Resource, len(list))
 	for _, res := range list {
-		now[keyOf(res)] = true
-		r.put(ctx, res)
+		k := keyOf(res)
+		if now[k] = res; r.published[k] != res {
+			r.put(ctx, res)
+		}
 	}
 	for k := range r.published {
-		if !now[k] {
+		if now[k] == nil {
 			_ = r.core.Destroy(ctx, resource.NewMetadata(k.namespace, k.typ, k.id, resource.VersionUndefined))
 		}
 	}
