@@ -128,9 +128,9 @@ type Snapshot struct {
 func (m *Machine) Save() (Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := Snapshot{Slots: m.disk.slots, Running: m.disk.running, Next: m.disk.next, Meta: cloneMeta(m.disk.meta)}
+	s := Snapshot{Slots: m.disk.slots, Running: m.disk.running, Next: m.disk.next, Meta: cloneMeta(m.disk.meta), Parts: m.saveParts()}
 	if m.state.APIUp {
-		s.BootID, s.Starts, s.Parts = m.state.BootID, m.starts, m.saveParts()
+		s.BootID, s.Starts = m.state.BootID, m.starts
 	}
 	var err error
 	s.Config, s.ActiveConfig, err = m.config.save(m.env.Configs.of(m.Identity))
@@ -149,6 +149,7 @@ func Restore(id Identity, env Environment, s Snapshot) (*Machine, error) {
 		d.running = d.next
 		delete(d.meta, upgradeKey)
 		own.boot()
+		s.Parts = anew(s.Parts)
 	}
 	m := newMachine(id, env, d, s.BootID)
 	m.config = own

@@ -308,6 +308,15 @@ type SavedPart struct {
 	Version int `json:"version,omitempty"`
 }
 
+// anew are the parts of a machine that has booted since they were saved: the versions of resources begin at one again.
+func anew(saved map[string]SavedPart) map[string]SavedPart {
+	booted := make(map[string]SavedPart, len(saved))
+	for name, part := range saved {
+		booted[name] = SavedPart{Image: part.Image}
+	}
+	return booted
+}
+
 // saveParts is called with the lock held.
 func (m *Machine) saveParts() map[string]SavedPart {
 	saved := map[string]SavedPart{component.Kubelet: {Image: m.kubelet.running.Image}}
