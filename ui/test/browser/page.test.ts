@@ -9,6 +9,7 @@ import { serveWorld } from '../fake/server';
 import type { World } from '../fake/world';
 import type { Options, Visit } from './browser';
 import { checkPage, launch, visit } from './browser';
+import { liveSizes, sumOf } from './heap';
 
 /** What can be shown with a hub that does as it is told, and not with a real one: what is rare, what is large, and what needs exact times. */
 describe('the page', () => {
@@ -61,12 +62,15 @@ describe('the page', () => {
     await page.getByRole('button', { name: 'Review' }).click();
     const dialog = page.getByRole('dialog');
     await dialog.getByText('Refused: TalosVersionPath').waitFor();
+    const focused = () => page.evaluate(() => document.activeElement?.getAttribute('aria-label'));
+    await expect.poll(focused).toBe('Review');
     await dialog.getByRole('button', { name: 'Override with a reason' }).click();
     const reason = dialog.getByLabel(/^Reason to override TalosVersionPath/);
     await reason.fill('agreed in CHG-123');
     await checkPage(seen);
     await dialog.getByRole('button', { name: 'Review with this override' }).click();
     await dialog.getByText('Overridden: TalosVersionPath').waitFor();
+    await expect.poll(focused).toBe('Review');
     await dialog.getByRole('button', { name: 'Start', exact: true }).click();
     await page.getByText('TalosVersionPath: agreed in CHG-123').waitFor();
     expect(world.audit[0]?.overrides).toMatchObject([{ gate: 'TalosVersionPath', reason: 'agreed in CHG-123' }]);
@@ -144,6 +148,30 @@ describe('the page', () => {
     expect(await page.evaluate(() => document.activeElement?.textContent)).toBe('india');
     await expect.poll(() => page.getByRole('status').textContent()).toMatch(/india needs a person|live again/);
     await checkPage(seen, [/net::ERR_/]);
+  });
+
+  it('keeps nothing of what a stream has brought and what was replaced since', async () => {
+    const page = await open('/', {}, largeFleet(20));
+    const session = await seen.context.newCDPSession(page);
+    await session.send('HeapProfiler.enable');
+    const keys = [...world.clusters.keys()];
+    const change = async (count: number) => {
+      const { sent } = hub.orders;
+      for (let i = 0; i < count; i++) {
+        const cluster = world.clusters.get(keys[i % keys.length] ?? '');
+        world.putCluster({ ...cluster, machinesReady: i % 3 });
+      }
+      const last = world.clusters.get(keys[0] ?? '');
+      world.putCluster({ ...last, attention: Attention.PERSON, attentionReason: `change ${count} was the last` });
+      await page.getByText(`change ${count} was the last`).first().waitFor();
+      expect(hub.orders.sent - sent).toBe(count + 1);
+    };
+    // Functions, and what waits for them: one of each for every message was 150 bytes.
+    const held = async () => sumOf(await liveSizes(session), (sort) => /closure|Promise|Context/.test(sort));
+    await change(2_000);
+    const before = await held();
+    await change(4_000);
+    expect((await held()) - before).toBeLessThan(4_000 * 20);
   });
 
   it('forgets what is gone when the hub has to send everything again', async () => {
