@@ -292,6 +292,7 @@ export const ja: Messages = {
     stages: 'ステージ',
     timeline: 'タイムライン',
     timelineHelp: 'マシンごとに 1 行、開始からの共通の時間軸です。斜線は順番またはゲートの待ち時間です。',
+    moreMachines_other: 'まだ選択されていないマシンが {{count, number}} 台あります。',
     notBegun: '未開始: マシンはまだ選択されていません。',
     stepBar: '{{step}}: {{length}}、{{start}} から',
     waitBar: '待機: {{length}}、{{start}} から',

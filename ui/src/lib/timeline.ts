@@ -3,7 +3,7 @@
 import type { Timestamp } from '@bufbuild/protobuf/wkt';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { Operation, OperationUnit } from '../gen/ichor/v1alpha1/operation_pb';
-import { UnitPhase } from '../gen/ichor/v1alpha1/operation_pb';
+import { OperationPhase, UnitPhase } from '../gen/ichor/v1alpha1/operation_pb';
 
 /** Bar is one step of a lane, or the time between two of them. Times are in milliseconds. */
 export interface Bar {
@@ -24,6 +24,8 @@ export interface Lane {
   bars: Bar[];
   /** since is when the step under way began; undefined if none is. */
   since: number | undefined;
+  /** spent is how long its steps took so far, without waiting. */
+  spent: number;
 }
 
 /** Timeline are lanes on one axis. */
@@ -41,43 +43,76 @@ const shortestGap = 2_000;
 
 /** timelineOf lays out an operation; undefined while it has not begun. */
 export function timelineOf(operation: Operation, now: number): Timeline | undefined {
-  const over = ms(operation.completionTime);
-  const lanes = [...operation.units, ...operation.machines].map((unit) => laneOf(unit, over ?? now));
-  const starts = lanes.flatMap((lane) => lane.bars.map((bar) => bar.start));
-  const start = Math.min(ms(operation.startTime) ?? Number.POSITIVE_INFINITY, ...starts);
-  if (!Number.isFinite(start)) {
+  const units = [...operation.units, ...operation.machines];
+  const times = units.flatMap((unit) => unit.steps.flatMap((step) => [ms(step.startTime), ms(step.endTime)]));
+  const known = [ms(operation.startTime), ...times].filter((time) => time !== undefined);
+  if (known.length === 0) {
     return undefined;
   }
-  const last = Math.max(...lanes.flatMap((lane) => lane.bars.map((bar) => bar.end)), start + 1_000);
-  const end = over ?? Math.max(now, last);
-  return { start, end: Math.max(end, last), lanes, ticks: ticksOf(start, Math.max(end, last)) };
+  const start = Math.min(...known);
+  const last = Math.max(...known, start + 1_000);
+  const end = Math.max(last, ms(operation.completionTime) ?? (stands(operation) ? stoodAt(operation, last) : now));
+  return { start, end, lanes: units.map((unit) => laneOf(unit, start, end)), ticks: ticksOf(start, end) };
 }
 
-function laneOf(unit: OperationUnit, now: number): Lane {
+/** stands says that nothing moves until somebody does something. The axis ends then: after a weekend the steps would be a hair's breadth otherwise. */
+function stands({ phase, units, machines }: Operation): boolean {
+  return phase === OperationPhase.PAUSED && ![...units, ...machines].some((unit) => unit.step !== '' && !unit.failed);
+}
+
+/** stoodAt is when it came to stand: a step that failed says itself only when it began. */
+function stoodAt(operation: Operation, last: number): number {
+  const paused = operation.conditions.find((condition) => condition.type === 'Paused');
+  return Math.max(last, ms(paused?.lastTransitionTime) ?? last);
+}
+
+function laneOf(unit: OperationUnit, begin: number, now: number): Lane {
+  const state = stateOf(unit);
+  const bars = barsOf(unit, begin, now);
+  const reached = bars.at(-1)?.end ?? begin;
+  if (state === 'waiting' && now - reached >= shortestGap) {
+    bars.push({ step: '', start: reached, end: now, state: 'waiting' });
+  }
+  return {
+    name: unit.name,
+    stage: unit.stage,
+    step: unit.step,
+    message: unit.message,
+    state,
+    bars,
+    since: state === 'running' ? ms(unit.stepStartTime) : undefined,
+    spent: bars.reduce((sum, bar) => sum + (bar.state === 'waiting' ? 0 : bar.end - bar.start), 0),
+  };
+}
+
+function stateOf(unit: OperationUnit): Lane['state'] {
+  if (unit.failed) {
+    return 'failed';
+  }
+  if (unit.phase === UnitPhase.COMPLETED) {
+    return 'done';
+  }
+  return unit.step === '' ? 'waiting' : 'running';
+}
+
+/** barsOf are the steps of a unit, and what it waited before and between them. */
+function barsOf(unit: OperationUnit, begin: number, now: number): Bar[] {
   const bars: Bar[] = [];
   for (const [index, step] of unit.steps.entries()) {
     const start = ms(step.startTime);
     if (start === undefined) {
       continue;
     }
-    const before = bars.at(-1);
-    if (before && start - before.end >= shortestGap) {
-      bars.push({ step: '', start: before.end, end: start, state: 'waiting' });
+    const reached = bars.at(-1)?.end ?? begin;
+    if (start - reached >= shortestGap) {
+      bars.push({ step: '', start: reached, end: start, state: 'waiting' });
     }
     const end = ms(step.endTime);
     const last = index === unit.steps.length - 1;
     const state = unit.failed && last ? 'failed' : end === undefined ? 'running' : 'done';
     bars.push({ step: step.name, start, end: Math.max(end ?? now, start), state });
   }
-  const state = unit.failed
-    ? 'failed'
-    : unit.phase === UnitPhase.COMPLETED
-      ? 'done'
-      : unit.step === ''
-        ? 'waiting'
-        : 'running';
-  const since = state === 'running' || state === 'failed' ? ms(unit.stepStartTime) : undefined;
-  return { name: unit.name, stage: unit.stage, step: unit.step, message: unit.message, state, bars, since };
+  return bars;
 }
 
 const second = 1_000;

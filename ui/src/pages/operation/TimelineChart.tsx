@@ -31,9 +31,11 @@ export function TimelineChart({ operation }: { operation: Operation }) {
   if (!timeline || timeline.lanes.length === 0) {
     return <Quiet>{t('operation.notBegun')}</Quiet>;
   }
+  const more = over ? 0 : operation.machinesTotal - operation.machines.length;
   return (
     <>
       <Quiet>{t('operation.timelineHelp')}</Quiet>
+      {more > 0 && <Quiet>{t('operation.moreMachines', { count: more })}</Quiet>}
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls sideways must be reached by the keyboard. */}
       <section ref={box} className={css.scroll} tabIndex={0} aria-label={t('operation.timeline')}>
         <div className={css.chart}>
@@ -67,14 +69,14 @@ const Axis = memo(function Axis({ timeline }: { timeline: Timeline }) {
 function LaneLine({ lane, timeline, now }: { lane: Lane; timeline: Timeline; now: number }) {
   const { t } = useTranslation();
   const { language } = useSettings();
+  const length = lengthOf(lane, now);
   const doing = lane.state === 'done' ? t('operation.state.done') : lane.step || t(`operation.state.${lane.state}`);
-  const length = lane.since === undefined ? '' : formatDuration(now - lane.since, language);
   return (
     <li className={css.lane}>
       <div className={css.name}>
         <Shape mark={laneMarks[lane.state]} />
         <strong>{lane.name}</strong>
-        <span className={css.quiet}>{[doing, lane.state === 'done' ? '' : length].filter(Boolean).join(' · ')}</span>
+        <span className={css.quiet}>{length > 0 ? `${doing} · ${formatDuration(length, language)}` : doing}</span>
       </div>
       <ol className={css.bars}>
         {lane.bars.map((bar) => (
@@ -88,6 +90,15 @@ function LaneLine({ lane, timeline, now }: { lane: Lane; timeline: Timeline; now
       )}
     </li>
   );
+}
+
+/** lengthOf is what somebody wants to know of a lane: how long its step goes on or went on, or how long all of them took. */
+function lengthOf(lane: Lane, now: number): number {
+  if (lane.since !== undefined) {
+    return now - lane.since;
+  }
+  const last = lane.bars.at(-1);
+  return lane.state === 'done' ? lane.spent : last ? last.end - last.start : 0;
 }
 
 function BarLine({ bar, timeline }: { bar: Bar; timeline: Timeline }) {
