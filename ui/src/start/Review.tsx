@@ -4,7 +4,7 @@ import { useLayoutEffect, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { Plan } from '../gen/ichor/v1alpha1/operation_pb';
 import type { Draft } from '../lib/orders';
-import { confirmed } from '../lib/orders';
+import { confirmed, machineOf } from '../lib/orders';
 import { confirmationName } from '../lib/plans';
 import { Button } from '../parts/Button';
 import { Command } from '../parts/Command';
@@ -33,7 +33,7 @@ export function Review({ plan, draft, namespace, asking, starting, error, onDraf
   const { t } = useTranslation();
   const [typed, setTyped] = useState('');
   const form = useRef<HTMLFormElement>(null);
-  const name = confirmationName(plan, draft.machine);
+  const name = confirmationName(plan, machineOf(draft));
   const refused = plan.refusals.length > 0;
   const obstacle = startObstacle(t, plan, name, typed);
   // What was pressed is gone: whoever uses a keyboard or a screen reader goes on at the plan. Any later the dialog would have taken the focus.
