@@ -29,7 +29,7 @@ export function SignIn({ hub, expired, error, again }: Props) {
   return (
     <main className={css.page}>
       <h1>{t('signIn.title', { hub: hub?.name || 'Ichor hub' })}</h1>
-      <Why code={new URLSearchParams(search).get('error')} expired={expired} error={error} />
+      <Why expired={expired} error={error} />
       {error && <Button onClick={() => again?.()}>{t('app.reload')}</Button>}
       {ways?.oidc && (
         <a className={css.provider} href={loginPath(from)}>
@@ -48,31 +48,13 @@ export function SignIn({ hub, expired, error, again }: Props) {
   );
 }
 
-function Why({
-  code,
-  expired,
-  error,
-}: {
-  code: string | null;
-  expired: boolean | undefined;
-  error: { message: string } | undefined;
-}) {
+function Why({ expired, error }: { expired: boolean | undefined; error: { message: string } | undefined }) {
   const { t } = useTranslation();
   if (error) {
     return (
       <Notice mark="failed" role="alert" title={t('signIn.error.unreachable')}>
         <p lang="en">{error.message}</p>
       </Notice>
-    );
-  }
-  if (code) {
-    const known = code === 'link' || code === 'token' || code === 'expired';
-    return (
-      <Notice
-        mark="person"
-        role="alert"
-        title={known ? t(`signIn.error.${code}`) : t('signIn.error.other', { code })}
-      />
     );
   }
   return expired ? <Notice mark="person" role="status" title={t('signIn.error.expired')} /> : null;
