@@ -4,7 +4,7 @@ import { Link, useParams } from 'wouter';
 import { useFeed, useRows } from '../../app/hub';
 import { useTitle } from '../../app/Shell';
 import type { Operation as OperationMessage } from '../../gen/ichor/v1alpha1/operation_pb';
-import { actionOf, phaseKey } from '../../lib/operations';
+import { actionOf, isOver, phaseKey } from '../../lib/operations';
 import { clusterPath, refKey } from '../../lib/refs';
 import { operationMark } from '../../lib/state';
 import { operationFeed } from '../../live/feed';
@@ -69,8 +69,14 @@ function Subtitle({ operation }: { operation: OperationMessage }) {
   const { t } = useTranslation();
   return (
     <p className={css.subtitle}>
-      <Mark mark={operationMark(operation.phase, operation.attention)} />
-      <span>{t(`phase.${phaseKey(operation.phase)}`)}</span>
+      {isOver(operation) ? (
+        <Mark mark="ok">{t('phase.completed')}</Mark>
+      ) : (
+        <>
+          <Mark mark={operationMark(operation.phase, operation.attention)} />
+          <span>{t(`phase.${phaseKey(operation.phase)}`)}</span>
+        </>
+      )}
       <span>{kindWords(t, operation.kind, actionOf(operation))}</span>
       {operation.cluster && (
         <span>

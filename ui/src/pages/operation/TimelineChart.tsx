@@ -34,8 +34,9 @@ export function TimelineChart({ operation }: { operation: Operation }) {
   const more = over ? 0 : operation.machinesTotal - operation.machines.length;
   return (
     <>
-      <Quiet>{t('operation.timelineHelp')}</Quiet>
-      {more > 0 && <Quiet>{t('operation.moreMachines', { count: more })}</Quiet>}
+      <Quiet>
+        {t('operation.timelineHelp')} {more > 0 && t('operation.moreMachines', { count: more })}
+      </Quiet>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls sideways must be reached by the keyboard. */}
       <section ref={box} className={css.scroll} tabIndex={0} aria-label={t('operation.timeline')}>
         <div className={css.chart}>
