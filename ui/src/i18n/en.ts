@@ -407,6 +407,7 @@ export const en = {
     kind: 'This hub does not know this kind.',
     approval: 'The machine is not approved.',
     gone: 'The operation is being deleted.',
+    retrying: 'A retry has been asked for; the hub has not begun with it.',
   },
   start: {
     title: '{{kind}}: {{cluster}}',

@@ -393,6 +393,7 @@ export const ja: Messages = {
     kind: 'このハブはこの種類を実行できません。',
     approval: 'マシンが承認されていません。',
     gone: 'オペレーションは削除中です。',
+    retrying: '再試行は要求済みです。ハブはまだ開始していません。',
   },
   start: {
     title: '{{kind}}: {{cluster}}',

@@ -91,6 +91,9 @@ describe('steering', () => {
     expect(steerObstacle(open, 'retry', may(['talos']))).toBeUndefined();
     expect(steerObstacle(open, 'pause', rightsIn([], 'ns'))).toEqual({ why: 'operate', namespace: 'ns' });
     expect(steerObstacle(create(OperationSchema, { deleting: true }), 'pause', may([]))).toEqual({ why: 'gone' });
+    const asked = create(OperationSchema, { ...open, $typeName: undefined, retryRequested: true });
+    expect(steerObstacle(asked, 'retry', may(['talos']))).toEqual({ why: 'retrying' });
+    expect(steerObstacle(asked, 'pause', may(['talos']))).toBeUndefined();
   });
   it('orders the urgent first, then the newest', () => {
     const of = (name: string, attention: Attention, time: number) =>

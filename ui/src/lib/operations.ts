@@ -81,6 +81,9 @@ export function steerObstacle(operation: Operation, steering: Steering, rights: 
   if (operation.deleting) {
     return { why: 'gone' };
   }
+  if (steering === 'retry' && operation.retryRequested) {
+    return { why: 'retrying' };
+  }
   const verb = startVerb(operation.kind, actionOf(operation));
   if (steering === 'retry' && !rights.start.has(verb)) {
     return { why: 'start', namespace, verb };

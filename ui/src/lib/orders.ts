@@ -187,7 +187,7 @@ export type Obstacle =
   | { why: 'operate' | 'machines'; namespace: string }
   | { why: 'start'; namespace: string; verb: string }
   | { why: 'unfinished'; operation: string }
-  | { why: 'deleting' | 'kind' | 'gone' | 'approval' };
+  | { why: 'deleting' | 'kind' | 'gone' | 'approval' | 'retrying' };
 
 /** startObstacle is what is known to stand against a start before anybody asks for a plan. The plan knows more. */
 export function startObstacle(

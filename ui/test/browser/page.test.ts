@@ -223,7 +223,7 @@ describe('the page', () => {
     const page = await open('/clusters/retail/bravo', { width: 390, height: 844 });
     const row = page.getByRole('group', { name: 'Actions of w-1' });
     await row.getByRole('button', { name: 'Reboot' }).click({ force: true });
-    await row.getByText('Operation talos-bravo-x7k2p is not over.').waitFor();
+    await row.getByText('Operation talos-bravo-x7k2p is not over.').first().waitFor();
     expect(await page.getByRole('dialog').count()).toBe(0);
     await checkPage(seen);
   });
