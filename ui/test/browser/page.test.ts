@@ -8,7 +8,7 @@ import type { FakeHub } from '../fake/server';
 import { serveWorld } from '../fake/server';
 import type { World } from '../fake/world';
 import type { Options, Visit } from './browser';
-import { checkPage, launch, visit } from './browser';
+import { checkPage, launch, shoot, visit } from './browser';
 import { liveSizes, sumOf } from './heap';
 
 /** What can be shown with a hub that does as it is told, and not with a real one: what is rare, what is large, and what needs exact times. */
@@ -123,6 +123,57 @@ describe('the page', () => {
     await page.keyboard.press('o');
     await page.getByRole('heading', { level: 1, name: 'Operations' }).waitFor();
     await checkPage(seen);
+  });
+
+  it('starts, pauses and resumes an operation with the keyboard alone', async () => {
+    const page = await open('/clusters/platform/alpha');
+    await page.getByRole('button', { name: 'Talos upgrade' }).waitFor();
+    const tabTo = async (name: string) => {
+      const reached = () => page.evaluate(() => document.activeElement?.textContent ?? '');
+      for (let i = 0; i < 60 && (await reached()) !== name; i++) {
+        await page.keyboard.press('Tab');
+      }
+      expect(await reached()).toBe(name);
+    };
+    await tabTo('Talos upgrade');
+    await page.keyboard.press('Enter');
+    // The first field has the focus.
+    await page.getByLabel('Talos version').waitFor();
+    await expect.poll(() => page.evaluate(() => document.activeElement?.tagName)).toBe('INPUT');
+    await page.keyboard.press('ControlOrMeta+a');
+    await page.keyboard.type('v1.14.1');
+    await page.keyboard.press('Enter');
+    await page.getByText('Order of the machines').waitFor();
+    await tabTo('Start');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/\/operations\/platform\/talos-alpha-/);
+    for (const name of ['Pause', 'Resume']) {
+      await page.getByRole('button', { name, exact: true }).waitFor();
+      await tabTo(name);
+      await page.keyboard.press('Enter');
+      await page.getByRole('dialog').waitFor();
+      await tabTo(name);
+      await page.keyboard.press('Enter');
+      await page.getByRole('dialog').waitFor({ state: 'detached' });
+    }
+    await page.getByText('5 of 5 machines').waitFor();
+    await tabTo('alpha-cp-1completed · 0 sec');
+    await checkPage(seen);
+  });
+
+  it('tells the steps of a machine to who has no pointer to rest on a bar', async () => {
+    const page = await open('/operations/retail/talos-bravo-x7k2p', { width: 390, height: 844 });
+    const lane = page.getByRole('button', { name: /^bravo-cp-1/ });
+    await lane.click();
+    await page
+      .getByText(/^Verifying: 35 sec, from /)
+      .last()
+      .waitFor();
+    await shoot(page, 'steps-390', true);
+    await checkPage(seen);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+    await lane.press('Enter');
+    expect(await lane.getAttribute('aria-expanded')).toBe('false');
   });
 
   it('goes on where the stream was cut, without reading everything again', async () => {

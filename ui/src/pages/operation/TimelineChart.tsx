@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import { memo, useLayoutEffect, useRef } from 'react';
+import { memo, useLayoutEffect, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { useSettings } from '../../app/settings';
 import type { Operation } from '../../gen/ichor/v1alpha1/operation_pb';
@@ -70,15 +70,16 @@ const Axis = memo(function Axis({ timeline }: { timeline: Timeline }) {
 function LaneLine({ lane, timeline, now }: { lane: Lane; timeline: Timeline; now: number }) {
   const { t } = useTranslation();
   const { language } = useSettings();
+  const [open, show] = useState(false);
   const length = lengthOf(lane, now);
   const doing = lane.state === 'done' ? t('operation.state.done') : lane.step || t(`operation.state.${lane.state}`);
   return (
     <li className={css.lane}>
-      <div className={css.name}>
+      <button type="button" className={css.name} aria-expanded={open} onClick={() => show(!open)}>
         <Shape mark={laneMarks[lane.state]} />
         <strong>{lane.name}</strong>
         <span className={css.quiet}>{length > 0 ? `${doing} · ${formatDuration(length, language)}` : doing}</span>
-      </div>
+      </button>
       <ol className={css.bars}>
         {lane.bars.map((bar) => (
           <BarLine key={`${bar.state}${bar.start}`} bar={bar} timeline={timeline} />
@@ -89,7 +90,20 @@ function LaneLine({ lane, timeline, now }: { lane: Lane; timeline: Timeline; now
           {lane.message}
         </p>
       )}
+      {open && <Steps lane={lane} />}
     </li>
+  );
+}
+
+/** Steps are the bars in words: nothing rests on a bar where there is no pointer, and the short ones have no room for a name. */
+function Steps({ lane }: { lane: Lane }) {
+  const words = useBarWords();
+  return (
+    <ul className={css.steps}>
+      {lane.bars.map((bar) => (
+        <li key={`${bar.state}${bar.start}`}>{words(bar)}</li>
+      ))}
+    </ul>
   );
 }
 
@@ -102,15 +116,23 @@ function lengthOf(lane: Lane, now: number): number {
   return lane.state === 'done' ? lane.spent : last ? last.end - last.start : 0;
 }
 
-function BarLine({ bar, timeline }: { bar: Bar; timeline: Timeline }) {
+/** useBarWords says what a bar shows. */
+function useBarWords(): (bar: Bar) => string {
   const { t } = useTranslation();
   const { language, zone } = useSettings();
-  const values = {
-    length: formatDuration(bar.end - bar.start, language),
-    start: formatClock(bar.start, language, zone),
+  return (bar) => {
+    const values = {
+      length: formatDuration(bar.end - bar.start, language),
+      start: formatClock(bar.start, language, zone),
+    };
+    return bar.state === 'waiting'
+      ? t('operation.waitBar', values)
+      : t('operation.stepBar', { step: bar.step, ...values });
   };
-  const words =
-    bar.state === 'waiting' ? t('operation.waitBar', values) : t('operation.stepBar', { step: bar.step, ...values });
+}
+
+function BarLine({ bar, timeline }: { bar: Bar; timeline: Timeline }) {
+  const words = useBarWords()(bar);
   const [from, to] = [place(timeline, bar.start), place(timeline, bar.end)];
   return (
     <li className={`${css.bar} ${css[bar.state]}`} style={{ left: `${from}%`, width: `${to - from}%` }} title={words}>
