@@ -348,6 +348,7 @@ export const en = {
     stages: 'Stages',
     timeline: 'Time line',
     timelineHelp: 'One line per machine, on one axis from the start. Hatched is waiting for a turn or a gate.',
+    cut: 'The axis is cut (//) where nothing was worked on for {{length}}.',
     moreMachines_one: '{{count, number}} machine more has not been selected yet.',
     moreMachines_other: '{{count, number}} machines more have not been selected yet.',
     notBegun: 'It has not begun: no machine has been selected.',

@@ -335,6 +335,7 @@ export const ja: Messages = {
     stages: 'ステージ',
     timeline: 'タイムライン',
     timelineHelp: 'マシンごとに 1 行、開始からの共通の時間軸です。斜線は順番またはゲートの待ち時間です。',
+    cut: '{{length}} の間どのマシンも処理されていない箇所は、軸を省略しています (//)。',
     moreMachines_other: 'まだ選択されていないマシンが {{count, number}} 台あります。',
     notBegun: '未開始: マシンはまだ選択されていません。',
     stepBar: '{{step}}: {{length}}、{{start}} から',

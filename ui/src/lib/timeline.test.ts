@@ -116,6 +116,35 @@ describe('timelineOf', () => {
     expect(timelineOf(settles, 200_000)?.end).toBe(200_000);
   });
 
+  it('cuts the night out between a failure and its retry', () => {
+    const hour = 3_600;
+    const retried = create(OperationSchema, {
+      startTime: at(0.001),
+      completionTime: at(10 * hour + 200),
+      machines: [
+        { name: 'm1', phase: UnitPhase.COMPLETED, steps: [step('Rebooting', 1, 100)] },
+        {
+          name: 'm2',
+          phase: UnitPhase.COMPLETED,
+          steps: [step('Installing', 100, 200), step('Installing', 10 * hour, 10 * hour + 200)],
+        },
+      ],
+    });
+    const timeline = timelineOf(retried, 0);
+    expect(timeline?.cuts).toEqual([{ start: 200_000, end: 10 * hour * 1_000 }]);
+    const places = [0, 200, 10 * hour, 10 * hour + 200].map((time) =>
+      Math.round(place(timeline as never, time * 1_000)),
+    );
+    expect(places).toEqual([0, 48, 52, 100]);
+    expect(timeline?.ticks).toEqual([0, 120_000, 36_000_000, 36_120_000]);
+    const steady = create(OperationSchema, {
+      startTime: at(1),
+      completionTime: at(5 * hour),
+      machines: [{ name: 'm', steps: [step('a', 1, 2 * hour), step('b', 2 * hour + 1_000, 5 * hour)] }],
+    });
+    expect(timelineOf(steady, 0)?.cuts).toEqual([]);
+  });
+
   it('ends with the operation, whatever the clock says', () => {
     const over = create(OperationSchema, {
       startTime: at(1),

@@ -28,12 +28,18 @@ export interface Lane {
   spent: number;
 }
 
-/** Timeline are lanes on one axis. */
-export interface Timeline {
+/** Span is a part of the axis. */
+export interface Span {
   start: number;
   end: number;
+}
+
+/** Timeline are lanes on one axis. */
+export interface Timeline extends Span {
   lanes: Lane[];
   ticks: number[];
+  /** cuts are where no machine was worked on for long: a night until somebody retries takes as much room as a moment. */
+  cuts: Span[];
 }
 
 const ms = (time: Timestamp | undefined) => (time ? timestampMs(time) : undefined);
@@ -52,7 +58,9 @@ export function timelineOf(operation: Operation, now: number): Timeline | undefi
   const start = Math.min(...known);
   const last = Math.max(...known, start + 1_000);
   const end = Math.max(last, ms(operation.completionTime) ?? (stands(operation) ? stoodAt(operation, last) : now));
-  return { start, end, lanes: units.map((unit) => laneOf(unit, start, end)), ticks: ticksOf(start, end) };
+  const lanes = units.map((unit) => laneOf(unit, start, end));
+  const cuts = cutsOf(lanes, start, end);
+  return { start, end, lanes, cuts, ticks: ticksOf(start, end, cuts) };
 }
 
 /** stands says that nothing moves until somebody does something. The axis ends then: after a weekend the steps would be a hair's breadth otherwise. */
@@ -125,15 +133,56 @@ const intervals = [1, 5, 10, 30]
     [1, 2, 6, 12, 24].map((n) => n * hour),
   );
 
-/** ticksOf are round offsets from the start, six at most: whoever reads a time line wants to know how long. */
-export function ticksOf(start: number, end: number): number[] {
-  const span = end - start;
-  const interval = intervals.find((each) => span / each <= 6) ?? Math.ceil(span / 6 / (24 * hour)) * 24 * hour;
-  return Array.from({ length: Math.floor(span / interval) + 1 }, (_, index) => index * interval);
+/** Nothing has to move for as long as this before the axis is cut. */
+const longestGap = 10 * minute;
+
+/** cutsOf are the spans in which no step went on, if what goes on beside them would be hard to see. */
+function cutsOf(lanes: readonly Lane[], start: number, end: number): Span[] {
+  const bars = lanes.flatMap((lane) => lane.bars).filter((bar) => bar.state !== 'waiting');
+  const cuts: Span[] = [];
+  let reached = start;
+  for (const next of [...bars.sort((a, b) => a.start - b.start), { start: end, end }]) {
+    if (next.start - reached >= longestGap) {
+      cuts.push({ start: reached, end: next.start });
+    }
+    reached = Math.max(reached, next.end);
+  }
+  const whole = lengthWithout(cuts, start, end);
+  return cuts.filter((cut) => cut.end - cut.start > whole / 2);
 }
 
+const overlap = (span: Span, start: number, end: number) =>
+  Math.max(0, Math.min(span.end, end) - Math.max(span.start, start));
+
+/** lengthWithout is how much of a span is in no cut. */
+function lengthWithout(cuts: readonly Span[], start: number, end: number): number {
+  return cuts.reduce((length, cut) => length - overlap(cut, start, end), end - start);
+}
+
+/** ticksOf are round offsets from the start, where the axis is not cut; six at most, and one for each cut. Whoever reads a time line wants to know how long. */
+export function ticksOf(start: number, end: number, cuts: readonly Span[] = []): number[] {
+  const span = lengthWithout(cuts, start, end);
+  const interval = intervals.find((each) => span / each <= 6) ?? Math.ceil(span / 6 / (24 * hour)) * 24 * hour;
+  const pieces = [...cuts, { start: end, end }].map((cut, index) => ({
+    from: index === 0 ? 0 : (cuts[index - 1]?.end ?? start) - start,
+    to: cut.start - start,
+  }));
+  return pieces.flatMap(({ from, to }) => {
+    const first = Math.ceil(from / interval);
+    return Array.from({ length: Math.max(0, Math.floor(to / interval) - first + 1) }, (_, i) => (first + i) * interval);
+  });
+}
+
+/** A cut takes this part of the axis that is left. */
+const cutWidth = 0.04;
+
 /** place is where something is on the axis, in percent. */
-export function place(timeline: Pick<Timeline, 'start' | 'end'>, time: number): number {
-  const span = timeline.end - timeline.start;
-  return span <= 0 ? 0 : Math.min(100, Math.max(0, ((time - timeline.start) / span) * 100));
+export function place(axis: Span & { cuts?: readonly Span[] }, time: number): number {
+  const { start, end, cuts = [] } = axis;
+  const width = lengthWithout(cuts, start, end) * cutWidth;
+  const before = (until: number) =>
+    lengthWithout(cuts, start, until) +
+    cuts.reduce((sum, cut) => sum + (width * overlap(cut, start, until)) / (cut.end - cut.start), 0);
+  const span = before(end);
+  return span <= 0 ? 0 : Math.min(100, Math.max(0, (before(Math.max(time, start)) / span) * 100));
 }

@@ -18,6 +18,7 @@ const laneMarks: Record<Lane['state'], Mark> = { done: 'ok', running: 'running',
 /** TimelineChart shows each machine's steps on one axis, and where it waited. */
 export function TimelineChart({ operation }: { operation: Operation }) {
   const { t } = useTranslation();
+  const { language } = useSettings();
   const now = useNow(isOver(operation) ? 10_000 : 1_000);
   const timeline = timelineOf(operation, now);
   const box = useRef<HTMLElement>(null);
@@ -35,7 +36,11 @@ export function TimelineChart({ operation }: { operation: Operation }) {
   return (
     <>
       <Quiet>
-        {t('operation.timelineHelp')} {more > 0 && t('operation.moreMachines', { count: more })}
+        {t('operation.timelineHelp')}{' '}
+        {timeline.cuts.map(
+          (cut) => `${t('operation.cut', { length: formatDuration(cut.end - cut.start, language) })} `,
+        )}
+        {more > 0 && t('operation.moreMachines', { count: more })}
       </Quiet>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls sideways must be reached by the keyboard. */}
       <section ref={box} className={css.scroll} tabIndex={0} aria-label={t('operation.timeline')}>
@@ -52,15 +57,32 @@ export function TimelineChart({ operation }: { operation: Operation }) {
   );
 }
 
+/** A label further right than this has no room. */
+const lastTick = 94;
+
 /** Axis are the times since the start. */
 const Axis = memo(function Axis({ timeline }: { timeline: Timeline }) {
   const { t } = useTranslation();
   const { language } = useSettings();
   return (
     <div className={css.axis} role="img" aria-label={t('operation.axis')}>
-      {timeline.ticks.map((tick) => (
-        <span key={tick} className={css.tick} style={{ left: `${place(timeline, timeline.start + tick)}%` }}>
-          {tick === 0 ? '0' : t('operation.elapsed', { length: formatDuration(tick, language) })}
+      {timeline.ticks
+        .filter((tick) => place(timeline, timeline.start + tick) <= lastTick)
+        .map((tick) => (
+          <span key={tick} className={css.tick} style={{ left: `${place(timeline, timeline.start + tick)}%` }}>
+            {tick === 0 ? '0' : t('operation.elapsed', { length: formatDuration(tick, language) })}
+          </span>
+        ))}
+      {timeline.cuts.map((cut) => (
+        <span
+          key={cut.start}
+          className={css.cut}
+          style={{
+            left: `${place(timeline, cut.start)}%`,
+            width: `${place(timeline, cut.end) - place(timeline, cut.start)}%`,
+          }}
+        >
+          {'//'}
         </span>
       ))}
     </div>
