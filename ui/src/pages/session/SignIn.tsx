@@ -36,7 +36,7 @@ export function SignIn({ hub, expired, error, again }: Props) {
           {t('signIn.oidc', { issuer: ways.oidc.issuer.replace(/^https?:\/\//, '') })}
         </a>
       )}
-      {ways?.token && <WithToken to={from} />}
+      {ways?.token && <WithToken to={from} first={!ways.oidc} />}
       {ways?.link && (
         <section className={css.way}>
           <p>{t('signIn.link')}</p>
@@ -60,7 +60,8 @@ function Why({ expired, error }: { expired: boolean | undefined; error: { messag
   return expired ? <Notice mark="person" role="status" title={t('signIn.error.expired')} /> : null;
 }
 
-function WithToken({ to }: { to: string }) {
+/** WithToken signs in with a token; it is not what most people want where there is an identity provider. */
+function WithToken({ to, first }: { to: string; first: boolean }) {
   const { t } = useTranslation();
   const [token, setToken] = useState('');
   const signIn = useMutation({ mutationFn: signInWithToken, onSuccess: () => window.location.assign(to) });
@@ -80,7 +81,7 @@ function WithToken({ to }: { to: string }) {
         )}
       </Field>
       {refused && signIn.error?.message && <p lang="en">{signIn.error.message}</p>}
-      <Button type="submit" look="primary">
+      <Button type="submit" look={first ? 'primary' : 'plain'}>
         {t(signIn.isPending ? 'signIn.signingIn' : 'signIn.withToken')}
       </Button>
     </form>
