@@ -35,7 +35,7 @@ describe('a hub', () => {
     await page.getByRole('heading', { level: 1, name }).waitFor();
     // The hub needs a moment to discover a cluster that was just imported.
     await page.getByRole('table', { name: 'Conditions' }).getByRole('cell', { name: 'Available' }).first().waitFor();
-    await page.getByText('In order').first().waitFor();
+    await page.getByText('In order').first().waitFor({ timeout: 60_000 });
   }
 
   async function upgrade(page: Page, name: string, version = 'v1.14.1'): Promise<void> {
