@@ -45,6 +45,7 @@ BINARIES := $(patsubst cmd/%,%,$(wildcard cmd/ichor cmd/ichor-*))
 export ICHOR_BINARY ?= $(CURDIR)/bin/ichor
 export ICHOR_HUB_BINARY ?= $(CURDIR)/bin/ichor-hub
 export ICHOR_SIM_BINARY ?= $(CURDIR)/bin/ichor-sim
+export ICHOR_OPENID_BINARY ?= $(CURDIR)/bin/openid
 export ICHOR_TALOSCTL_BINARY ?= $(CURDIR)/bin/talosctl
 export ICHOR_CAPI_CORE_BINARY ?= $(CURDIR)/bin/capi-core
 
@@ -96,6 +97,11 @@ ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json
 build-kubectl:
 	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/kubectl ./test/kubectl
 
+# The tests' own identity provider, which the tests of the page sign in with.
+.PHONY: build-openid
+build-openid:
+	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/openid ./test/openid/provider
+
 # Talos's own client, for the tests of the simulator. It takes minutes to compile, so it is made once.
 .PHONY: build-talosctl
 build-talosctl: bin/talosctl
@@ -139,7 +145,7 @@ test-unit: build-ichor-hub ## Run unit tests and controller tests (these start t
 	$(GO) run github.com/onsi/ginkgo/v2/ginkgo --procs $(PROCS) --timeout 30m ./controllers/operation # It mostly waits.
 
 .PHONY: test-ui
-test-ui: build ## Run the tests of the page: what it computes, then in a browser, then its size.
+test-ui: build build-openid ## Run the tests of the page: what it computes, then in a browser, then its size.
 	cd ui && npm run --silent test
 	cd ui && npm run --silent test:browser
 	cd ui && npm run --silent size

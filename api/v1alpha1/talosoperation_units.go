@@ -124,7 +124,7 @@ type StepRecord struct {
 	// +required
 	StartTime metav1.Time `json:"startTime,omitempty,omitzero"`
 
-	// completionTime is when the next step was claimed, or the unit ended.
+	// completionTime is when the step failed, the next one was claimed, or the unit ended.
 	// +optional
 	CompletionTime metav1.Time `json:"completionTime,omitempty,omitzero"`
 }

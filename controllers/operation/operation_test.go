@@ -244,6 +244,9 @@ var _ = Describe("A failure", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(current.Machine("c-cp2").Outcome).To(And(HaveField("Result", v1alpha1.CallFailed), HaveField("ExitCode", HaveValue(BeEquivalentTo(4)))))
 		Expect(current).To(haveCondition("LockHeld", metav1.ConditionTrue, "Held", BeEmpty()))
+		steps := current.Machine("c-cp2").Steps
+		Expect(steps[len(steps)-1]).To(And(HaveField("Step", v1alpha1.InstallingStep), HaveField("CompletionTime.IsZero()", false)),
+			"nobody works on it until somebody retries it")
 
 		f.talos.ExitWith(f.addresses["cp2"], 0)
 		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Annotations["ichor.maesh.dev/retry"] = "true" })

@@ -329,6 +329,7 @@ func (s *scope) fail(unit v1alpha1.UnitStatus, action kind.Action, now time.Time
 	if unit.Outcome == nil || unit.Outcome.Result != v1alpha1.CallFailed {
 		unit.Outcome = &v1alpha1.CallOutcome{Result: v1alpha1.CallFailed, Class: v1alpha1.ErrorPermanent, Time: metav1.NewTime(now)}
 	}
+	leave(&unit, now) // Until somebody retries it nobody works on the step.
 	words := strings.TrimPrefix(action.Message, unit.Name+": ")
 	message := shorten(words)
 	unit.Outcome.Message, unit.Message = message, message

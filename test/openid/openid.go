@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -45,6 +46,9 @@ type User struct {
 type Provider struct {
 	*httptest.Server
 
+	// Issuer is the URL that the provider calls itself.
+	Issuer string
+
 	storage *store
 
 	mu       sync.Mutex
@@ -55,10 +59,25 @@ type Provider struct {
 // Start starts a provider that ends with the test. callback is the redirect URL of the hub.
 func Start(t testing.TB, callback string) *Provider {
 	t.Helper()
+	p, err := New(callback, "http", "127.0.0.1")
+	if err != nil {
+		t.Fatalf("making the OpenID provider: %v", err)
+	}
+	p.Server.Start()
+	t.Cleanup(p.Server.Close)
+	return p
+}
+
+// New makes a provider that listens but does not serve yet. Its issuer has the scheme and the host, and the port that was free.
+func New(callback, scheme, host string) (*Provider, error) {
 	p := &Provider{lifetime: time.Hour}
 	p.SetUser(User{Email: "ada@example.com", EmailVerified: true, Claims: map[string]any{"groups": []string{"platform", "oncall"}}})
 	p.Server = httptest.NewUnstartedServer(nil)
-	issuer := "http://" + p.Listener.Addr().String()
+	_, port, err := net.SplitHostPort(p.Listener.Addr().String())
+	if err != nil {
+		return nil, fmt.Errorf("reading the address of the provider: %w", err)
+	}
+	p.Issuer = scheme + "://" + net.JoinHostPort(host, port)
 	p.storage = &store{
 		provider: p,
 		Storage: storage.NewStorageWithClients(users{p}, map[string]*storage.Client{
@@ -66,14 +85,12 @@ func Start(t testing.TB, callback string) *Provider {
 			CLIClient: storage.NativeClient(CLIClient, "http://127.0.0.1/callback"),
 		}),
 	}
-	handler, err := p.handler(issuer)
+	handler, err := p.handler(p.Issuer)
 	if err != nil {
-		t.Fatalf("starting the OpenID provider: %v", err)
+		return nil, err
 	}
 	p.Config.Handler = handler
-	p.Server.Start()
-	t.Cleanup(p.Server.Close)
-	return p
+	return p, nil
 }
 
 func (p *Provider) handler(issuer string) (http.Handler, error) {

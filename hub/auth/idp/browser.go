@@ -50,12 +50,12 @@ type attempt struct {
 func (p *Provider) Login(w http.ResponseWriter, r *http.Request) {
 	back, err := localPath(r.URL.Query().Get(ReturnParameter))
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		auth.Sorry(w, r, err.Error(), http.StatusBadRequest)
 		return
 	}
 	provider, err := p.Discover(r.Context())
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
+		auth.Sorry(w, r, err.Error(), http.StatusBadGateway)
 		return
 	}
 	begun := attempt{
@@ -64,7 +64,7 @@ func (p *Provider) Login(w http.ResponseWriter, r *http.Request) {
 	}
 	sealed, err := p.sessions.Keys.Seal(attemptPurpose, begun)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		auth.Sorry(w, r, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	http.SetCookie(w, session.Cookie(cookieOf(begun.State), sealed, attemptLifetime))
@@ -76,22 +76,22 @@ func (p *Provider) Login(w http.ResponseWriter, r *http.Request) {
 func (p *Provider) Callback(w http.ResponseWriter, r *http.Request) {
 	begun, err := p.attempt(r)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		auth.Sorry(w, r, err.Error(), http.StatusBadRequest)
 		return
 	}
 	// Whatever comes of it, the attempt is over.
 	http.SetCookie(w, session.Cookie(cookieOf(begun.State), "", 0))
 	if refusal := r.URL.Query().Get("error"); refusal != "" {
-		http.Error(w, fmt.Sprintf("the identity provider refused: %.64q %.128q", refusal, r.URL.Query().Get("error_description")), http.StatusForbidden)
+		auth.Sorry(w, r, fmt.Sprintf("the identity provider refused: %.64q %.128q", refusal, r.URL.Query().Get("error_description")), http.StatusForbidden)
 		return
 	}
 	user, err := p.exchange(r.Context(), r.URL.Query().Get("code"), begun)
 	if err != nil {
-		http.Error(w, fmt.Sprintf("signing in: %s; begin again at %s", err, LoginPath), http.StatusForbidden)
+		auth.Sorry(w, r, fmt.Sprintf("signing in: %s; begin again at %s", err, LoginPath), http.StatusForbidden)
 		return
 	}
 	if err := p.sessions.SetCookie(w, user); err != nil {
-		http.Error(w, err.Error(), http.StatusForbidden)
+		auth.Sorry(w, r, err.Error(), http.StatusForbidden)
 		return
 	}
 	http.Redirect(w, r, begun.Return, http.StatusSeeOther)

@@ -109,11 +109,11 @@ func (h *Handler) grant(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if err := h.redeemForm(r); err != nil {
-		http.Error(w, err.Error(), http.StatusForbidden)
+		auth.Sorry(w, r, err.Error(), http.StatusForbidden)
 		return
 	}
 	if err := h.sessions.SetCookie(w, h.user); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		auth.Sorry(w, r, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	http.Redirect(w, r, "/", http.StatusSeeOther)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { describe, expect, it } from 'vitest';
 import { ClusterSchema } from '../gen/ichor/v1alpha1/cluster_pb';
 import { OperationKind, OperationPhase } from '../gen/ichor/v1alpha1/operation_pb';
@@ -57,6 +58,19 @@ describe('fleetRow', () => {
     expect(row({ attention: Attention.PERSON, machinesPending: 1 }).issues).toEqual(['person']);
     expect(row({ attention: Attention.PERSON }).issues).toEqual(['person']);
     expect(row({ conditions: [{ type: 'TalosReachable', status: ConditionStatus.UNKNOWN }] }).issues).toEqual([]);
+  });
+  it('says since when it needs somebody, where a condition does', () => {
+    const at = (seconds: number) => timestampFromMs(seconds * 1_000);
+    const conditions = [
+      { type: 'Available', status: ConditionStatus.FALSE, lastTransitionTime: at(50) },
+      { type: 'KubernetesReachable', status: ConditionStatus.FALSE, lastTransitionTime: at(40) },
+      { type: 'SpecInSync', status: ConditionStatus.FALSE, lastTransitionTime: at(10) },
+      { type: 'EtcdHealthy', status: ConditionStatus.TRUE, lastTransitionTime: at(5) },
+    ];
+    expect(row({ attention: Attention.PERSON, conditions }).since).toBe(40_000);
+    expect(row({ attention: Attention.SOON, conditions }).since).toBe(10_000);
+    expect(row({ attention: Attention.FAILED, conditions }).since).toBe(0);
+    expect(row({ conditions }).since).toBe(0);
   });
   it('can be searched for labels, versions and the lock', () => {
     const { text } = row({

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { Cluster, OperationSummary } from '../gen/ichor/v1alpha1/cluster_pb';
 import type { OperationKind } from '../gen/ichor/v1alpha1/operation_pb';
 import { OperationPhase } from '../gen/ichor/v1alpha1/operation_pb';
@@ -6,7 +7,7 @@ import type { Reference } from '../gen/ichor/v1alpha1/types_pb';
 import { Attention, ConditionStatus } from '../gen/ichor/v1alpha1/types_pb';
 import { refKey } from './refs';
 import type { Mark } from './state';
-import { attentionMark, operationMark } from './state';
+import { attentionMark, conditionMark, operationMark, urgent } from './state';
 
 /** Issue is what keeps a cluster from being in order. A cluster can have several. */
 export type Issue = 'failed' | 'person' | 'unreachable' | 'credentials' | 'drift';
@@ -39,6 +40,8 @@ export interface FleetRow {
   attention: number;
   mark: Mark;
   reason: string;
+  /** since is when the worst condition turned, in milliseconds; 0 where no condition says why it needs somebody. */
+  since: number;
   issues: readonly Issue[];
   talos: string;
   talosHighest: string;
@@ -72,6 +75,7 @@ export function fleetRow(cluster: Cluster): FleetRow {
     attention: cluster.attention,
     mark: moves ? 'running' : attentionMark(cluster.attention, false),
     reason: cluster.attentionReason,
+    since: sinceOf(cluster),
     issues: issuesOf(cluster),
     talos: cluster.talosVersions?.lowest ?? '',
     talosHighest: cluster.talosVersions?.highest ?? '',
@@ -131,6 +135,15 @@ function issuesOf(cluster: Cluster): Issue[] {
     found.push('person');
   }
   return found;
+}
+
+/** sinceOf is when that turned which needs somebody now: the first of the conditions that are as bad as the cluster is. */
+function sinceOf(cluster: Cluster): number {
+  const mark = attentionMark(cluster.attention, false);
+  const times = cluster.conditions
+    .filter((condition) => urgent.includes(mark) && conditionMark(condition) === mark)
+    .map((condition) => (condition.lastTransitionTime ? timestampMs(condition.lastTransitionTime) : 0));
+  return times.length > 0 ? Math.min(...times) : 0;
 }
 
 /** foremost is the operation to show: what failed before what runs, and what runs before what waits. */

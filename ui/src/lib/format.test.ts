@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from 'vitest';
-import { formatClock, formatDuration, formatRelative, formatTime } from './format';
+import { clientName, formatClock, formatDuration, formatRelative, formatTime } from './format';
 
 const moment = Date.UTC(2026, 10, 29, 23, 5, 9);
 
@@ -35,4 +35,24 @@ describe('durations', () => {
   it('speak Japanese', () => {
     expect(formatDuration(125_000, 'ja')).toBe('2 分 5 秒');
   });
+});
+
+it.each([
+  ['ichor/v0.4.0', 'ichor/v0.4.0'],
+  [
+    'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36',
+    'Chrome 156',
+  ],
+  [
+    'Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36 Edg/156.0.0.0',
+    'Edge 156',
+  ],
+  ['Mozilla/5.0 (X11; Linux x86_64; rv:150.0) Gecko/20100101 Firefox/150.0', 'Firefox 150'],
+  [
+    'Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/19.0 Mobile/15E148 Safari/604.1',
+    'Safari 19',
+  ],
+  ['Mozilla/5.0 (something)', 'Mozilla/5.0 (something)'],
+])('names the client of %s', (agent, name) => {
+  expect(clientName(agent)).toBe(name);
 });

@@ -105,3 +105,18 @@ export function formatDuration(length: number, locale: string): string {
 export function formatNumber(value: number, locale: string): string {
   return numbers(locale).format(value);
 }
+
+/** clientName is the name of a browser and its version in what it says of itself; everything else says its name as it is. */
+export function clientName(agent: string): string {
+  if (!agent.startsWith('Mozilla/')) {
+    return agent;
+  }
+  const [, name, version] =
+    /(Firefox|Edg|OPR|(?:Headless)?Chrome)\/(\d+)/.exec(agent.replace(/Chrome\/\S+(?=.*(Edg|OPR)\/)/, '')) ?? [];
+  const safari = /Version\/(\d+).*Safari\//.exec(agent);
+  return name
+    ? `${name.replace('Edg', 'Edge').replace('OPR', 'Opera')} ${version}`
+    : safari
+      ? `Safari ${safari[1]}`
+      : agent;
+}

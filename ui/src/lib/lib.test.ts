@@ -17,7 +17,7 @@ import { cli, quote } from './cli';
 import { indexAfterKey } from './gridkeys';
 import { filterOperations, formatOperationQuery, parseOperationQuery } from './operationquery';
 import { steerings, steerObstacle, urgentFirst } from './operations';
-import { changesOf, confirmationName, machineCount } from './plans';
+import { changesOf, confirmationName, machinesOf } from './plans';
 import { clusterPath, operationPath } from './refs';
 import { rightsIn, startVerb } from './rights';
 
@@ -91,6 +91,9 @@ describe('steering', () => {
     expect(steerObstacle(open, 'retry', may(['talos']))).toBeUndefined();
     expect(steerObstacle(open, 'pause', rightsIn([], 'ns'))).toEqual({ why: 'operate', namespace: 'ns' });
     expect(steerObstacle(create(OperationSchema, { deleting: true }), 'pause', may([]))).toEqual({ why: 'gone' });
+    const asked = create(OperationSchema, { ...open, $typeName: undefined, retryRequested: true });
+    expect(steerObstacle(asked, 'retry', may(['talos']))).toEqual({ why: 'retrying' });
+    expect(steerObstacle(asked, 'pause', may(['talos']))).toBeUndefined();
   });
   it('orders the urgent first, then the newest', () => {
     const of = (name: string, attention: Attention, time: number) =>
@@ -116,12 +119,37 @@ describe('plans', () => {
     expect(confirmationName(plan, 'm1')).toBe('m1');
     expect(confirmationName({ ...plan, confirmation: Confirmation.YES }, '')).toBeUndefined();
   });
-  it('count each machine once', () => {
-    expect(machineCount(plan)).toBe(2);
+  it('have each machine once, with its change', () => {
+    const changed = create(PlanSchema, {
+      stages: [
+        { groups: [{ machines: [{ name: 'a' }, { name: 'b' }] }] },
+        { groups: [{ machines: [{ name: 'a', diff: '+x' }] }] },
+      ],
+    });
+    expect(machinesOf(changed).map(({ name, diff }) => [name, diff])).toEqual([
+      ['a', '+x'],
+      ['b', ''],
+    ]);
   });
-  it('show what changes', () => {
-    const target = (talosVersion: string) => ({ talosVersion }) as never;
-    expect(changesOf(target('v1'), target('v2'))).toEqual([{ name: 'Talos', from: 'v1', to: 'v2' }]);
+  it('show what changes: from what runs, or else from what was asked for', () => {
+    const from = (current: string, ...running: string[]) =>
+      changesOf(
+        create(PlanSchema, {
+          current: { talosVersion: current },
+          target: { talosVersion: 'v1.14.1' },
+          stages: [
+            {
+              groups: running.map((talosVersion, index) => ({
+                machines: [{ name: `m${index}`, current: { talosVersion } }],
+              })),
+            },
+          ],
+        }),
+      );
+    const change = (before: string) => [{ name: 'Talos', from: before, to: 'v1.14.1' }];
+    expect(from('v1.13.2')).toEqual(change('v1.13.2'));
+    expect(from('', 'v1.13.6', 'v1.13.6')).toEqual(change('v1.13.6'));
+    expect(from('v1.14.1', 'v1.13.6', 'v1.12.10', 'v1.12.9')).toEqual(change('v1.12.9 – v1.13.6'));
   });
 });
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { Operation } from '../gen/ichor/v1alpha1/operation_pb';
-import { OperationKind, OperationPhase } from '../gen/ichor/v1alpha1/operation_pb';
+import { OperationPhase } from '../gen/ichor/v1alpha1/operation_pb';
 import type { OperationTarget } from '../gen/ichor/v1alpha1/types_pb';
 import type { Obstacle } from './orders';
 import type { Rights } from './rights';
@@ -43,10 +43,10 @@ export function targetParts(target: OperationTarget | undefined): { name: string
   return parts.filter((part) => part.value !== '');
 }
 
-/** actionOf is the action of an operation of kind node; empty for the others. */
-export function actionOf(operation: Pick<Operation, 'kind' | 'parameters'>): string {
+/** actionOf is the action of an operation of kind node or shutdown; empty for the others. */
+export function actionOf(operation: Pick<Operation, 'parameters'>): string {
   const parameters = operation.parameters?.parameters;
-  return operation.kind === OperationKind.NODE && parameters?.case === 'node' ? parameters.value.action : '';
+  return parameters?.case === 'node' || parameters?.case === 'shutdown' ? parameters.value.action : '';
 }
 
 /** newestFirst orders operations by when they were created. */
@@ -80,6 +80,9 @@ export function steerObstacle(operation: Operation, steering: Steering, rights: 
   }
   if (operation.deleting) {
     return { why: 'gone' };
+  }
+  if (steering === 'retry' && operation.retryRequested) {
+    return { why: 'retrying' };
   }
   const verb = startVerb(operation.kind, actionOf(operation));
   if (steering === 'retry' && !rights.start.has(verb)) {

@@ -3,17 +3,38 @@ import { create } from '@bufbuild/protobuf';
 import { describe, expect, it } from 'vitest';
 import { ClusterSchema } from '../gen/ichor/v1alpha1/cluster_pb';
 import { OperationKind } from '../gen/ichor/v1alpha1/operation_pb';
+import { MachineRole } from '../gen/ichor/v1alpha1/types_pb';
 import type { Draft } from './orders';
-import { confirmed, draftFor, orderOf, problemsOf, startObstacle } from './orders';
+import {
+  clusterStarts,
+  confirmed,
+  draftFor,
+  machineOf,
+  nodeActions,
+  orderOf,
+  problemsOf,
+  startObstacle,
+} from './orders';
 import { rightsIn } from './rights';
 
 const cluster = create(ClusterSchema, { ref: { namespace: 'ns', name: 'c1' }, desired: { talosVersion: 'v1.13.2' } });
-const draft = (part: Partial<Draft> = {}): Draft => ({ ...draftFor(OperationKind.TALOS, cluster), ...part });
+const draft = (part: Partial<Draft> = {}): Draft => ({
+  ...draftFor({ kind: OperationKind.TALOS, action: '' }, cluster),
+  ...part,
+});
+const node = (action: string, part: Partial<Draft> = {}): Draft => ({
+  ...draftFor({ kind: OperationKind.NODE, action }, cluster, 'c1-w-1'),
+  ...part,
+});
+const stop = (part: Partial<Draft> = {}): Draft => ({
+  ...draftFor({ kind: OperationKind.SHUTDOWN, action: 'Stop' }, cluster),
+  ...part,
+});
 const ref = { namespace: 'ns', name: 'c1' };
 
 it('begins with what the spec asks for', () => {
   expect(draft().talosVersion).toBe('v1.13.2');
-  expect(draftFor(OperationKind.NODE, cluster, 'c1-w-1')).toMatchObject({ machine: 'c1-w-1', action: 'Reboot' });
+  expect(node('Reboot')).toMatchObject({ machine: 'c1-w-1', action: 'Reboot' });
 });
 
 describe('problemsOf', () => {
@@ -26,7 +47,12 @@ describe('problemsOf', () => {
     [{ maxUnavailable: '101%' }, { maxUnavailable: 'maxUnavailable' }],
     [{ maxUnavailable: '25%' }, {}],
     [{ maxUnavailable: '1000' }, {}],
-    [{ kind: OperationKind.NODE, machine: '' }, { machine: 'machine' }],
+    [{ kind: OperationKind.CONFIG, machines: [] }, { machines: 'machine' }],
+    [{ kind: OperationKind.CONFIG, machines: undefined }, {}],
+    [node('RestartService', { service: 'etcd' }), { service: 'service' }],
+    [node('RestartService', { service: 'ext-iscsid' }), {}],
+    [stop(), { snapshot: 'snapshot' }],
+    [stop({ snapshot: 'None' }), {}],
     [{ kind: OperationKind.KUBERNETES, kubernetesVersion: '1.35' }, { kubernetesVersion: 'version' }],
   ])('%o: %o', (part, problems) => {
     expect(problemsOf(draft(part))).toEqual(problems);
@@ -44,11 +70,36 @@ describe('orderOf', () => {
     });
   });
   it('names a machine and an action', () => {
-    const order = orderOf(ref, draftFor(OperationKind.NODE, cluster, 'c1-w-1'));
+    const order = orderOf(ref, node('Reboot'));
     expect(order).toMatchObject({
       parameters: { parameters: { case: 'node', value: { machine: 'c1-w-1', action: 'Reboot', rebootMode: '' } } },
     });
     expect(order).not.toHaveProperty('target');
+  });
+  it.each([
+    [node('Shutdown', { rebootMode: 'Force' }), 'node', { machine: 'c1-w-1', action: 'Shutdown' }],
+    [node('RestartService'), 'node', { machine: 'c1-w-1', action: 'RestartService', service: 'kubelet' }],
+    [node('EtcdDefrag'), 'node', { machine: 'c1-w-1', action: 'EtcdDefrag', alarms: '' }],
+    [
+      node('EtcdDefrag', { members: 'every', alarms: 'Disarm' }),
+      'node',
+      { machine: '', action: 'EtcdDefrag', alarms: 'Disarm' },
+    ],
+    [
+      node('Reset', { wipe: 'Both', resetManner: 'Forced', afterReset: 'PowerOff' }),
+      'node',
+      {
+        machine: 'c1-w-1',
+        action: 'Reset',
+        reset: { manner: 'Forced', wipe: ['System', 'UserVolumes'], after: 'PowerOff' },
+      },
+    ],
+    [draft({ kind: OperationKind.CONFIG }), 'config', { machines: [] }],
+    [draft({ kind: OperationKind.CONFIG, machines: ['a'] }), 'config', { machines: ['a'] }],
+    [stop({ snapshot: 'Take' }), 'shutdown', { action: 'Stop', snapshot: 'Take' }],
+    [stop({ snapshot: 'Take', action: 'Start' }), 'shutdown', { action: 'Start', snapshot: '' }],
+  ])('gives each what goes with it, and nothing else: %o', (part, sort, value) => {
+    expect(orderOf(ref, part).parameters).toEqual({ parameters: { case: sort, value } });
   });
 });
 
@@ -89,8 +140,26 @@ describe('startObstacle', () => {
       { why: 'unfinished', operation: 'op' },
     ],
   ])('%s', (_, target, kind, rights, obstacle) => {
-    expect(startObstacle(target, kind, 'Reboot', rights, kinds)).toEqual(obstacle);
+    expect(startObstacle(target, { kind, action: 'Reboot' }, rights, kinds)).toEqual(obstacle);
   });
+});
+
+it('offers what there is, and etcd where there is one', () => {
+  expect(clusterStarts.map(({ kind, action }) => action || kind)).toEqual([
+    OperationKind.TALOS,
+    OperationKind.KUBERNETES,
+    OperationKind.CONFIG,
+    'EtcdDefrag',
+    'Stop',
+    'Start',
+  ]);
+  expect(nodeActions(MachineRole.WORKER)).toEqual(['Reboot', 'Shutdown', 'RestartService', 'Reset']);
+  expect(nodeActions(MachineRole.CONTROL_PLANE)).toContain('EtcdForfeitLeadership');
+});
+
+it('is about a machine, or about the cluster', () => {
+  expect(machineOf(node('Reset'))).toBe('c1-w-1');
+  expect(machineOf(node('EtcdDefrag', { members: 'every' }))).toBe('');
 });
 
 it('wants the whole name', () => {

@@ -1,20 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { Cluster } from '../gen/ichor/v1alpha1/cluster_pb';
-import type { OperationOrderSchema } from '../gen/ichor/v1alpha1/operation_pb';
+import type {
+  NodeParametersSchema,
+  OperationOrderSchema,
+  OperationParametersSchema,
+} from '../gen/ichor/v1alpha1/operation_pb';
 import { OperationKind } from '../gen/ichor/v1alpha1/operation_pb';
 import type { Reference } from '../gen/ichor/v1alpha1/types_pb';
+import { MachineRole } from '../gen/ichor/v1alpha1/types_pb';
 import type { Rights } from './rights';
 import { kindNames, startVerb } from './rights';
 import { canonicalVersion, isVersion } from './versions';
 
-/** Draft is what somebody has filled in so far. */
+/** Draft is what somebody has filled in so far. What is empty is left to the hub. */
 export interface Draft {
   kind: OperationKind;
-  /** machine and action are those of kind node. */
-  machine: string;
+  /** action is that of kinds node and shutdown. */
   action: string;
+  /** machine is that of kind node; empty where an action is about the whole cluster. */
+  machine: string;
   rebootMode: string;
+  service: string;
+  /** members is whose etcd is defragmented: that of the machine, or every one. */
+  members: 'one' | 'every';
+  alarms: string;
+  resetManner: string;
+  wipe: 'System' | 'UserVolumes' | 'Both';
+  afterReset: string;
+  /** machines are those of kind config; undefined is all of them. */
+  machines: readonly string[] | undefined;
+  snapshot: string;
   talosVersion: string;
   schematicID: string;
   kubernetesVersion: string;
@@ -22,21 +38,42 @@ export interface Draft {
   overrides: Record<string, string>;
 }
 
-/** startable are the kinds that the page has a form for, in the order of their buttons. */
-export const startable: readonly OperationKind[] = [OperationKind.TALOS, OperationKind.KUBERNETES, OperationKind.NODE];
+/** Start is something that can be started, and has a form. */
+export interface Start {
+  kind: OperationKind;
+  action: string;
+}
+
+/** clusterStarts are about a whole cluster, in the order of their buttons. */
+export const clusterStarts: readonly Start[] = [
+  { kind: OperationKind.TALOS, action: '' },
+  { kind: OperationKind.KUBERNETES, action: '' },
+  { kind: OperationKind.CONFIG, action: '' },
+  { kind: OperationKind.NODE, action: 'EtcdDefrag' },
+  { kind: OperationKind.SHUTDOWN, action: 'Stop' },
+  { kind: OperationKind.SHUTDOWN, action: 'Start' },
+];
+
+/** nodeActions are what can be done to one machine. Only control planes have a member of etcd. */
+export function nodeActions(role: MachineRole): string[] {
+  const etcd = role === MachineRole.CONTROL_PLANE ? ['EtcdDefrag', 'EtcdForfeitLeadership'] : [];
+  return ['Reboot', 'Shutdown', 'RestartService', ...etcd, 'Reset'];
+}
 
 /** draftFor begins a draft: it asks for what the spec of the cluster asks for. */
-export function draftFor(
-  kind: OperationKind,
-  cluster: Pick<Cluster, 'desired'>,
-  machine = '',
-  action = 'Reboot',
-): Draft {
+export function draftFor(start: Start, cluster: Pick<Cluster, 'desired'>, machine = ''): Draft {
   return {
-    kind,
+    ...start,
     machine,
-    action: kind === OperationKind.NODE ? action : '',
     rebootMode: '',
+    service: 'kubelet',
+    members: machine === '' ? 'every' : 'one',
+    alarms: '',
+    resetManner: '',
+    wipe: 'System',
+    afterReset: '',
+    machines: undefined,
+    snapshot: '',
     talosVersion: cluster.desired?.talosVersion ?? '',
     schematicID: cluster.desired?.schematicId ?? '',
     kubernetesVersion: cluster.desired?.kubernetesVersion ?? '',
@@ -45,8 +82,13 @@ export function draftFor(
   };
 }
 
+/** machineOf is the machine that a draft is about; empty if it is about the cluster. */
+export function machineOf(draft: Draft): string {
+  return draft.action === 'EtcdDefrag' && draft.members === 'every' ? '' : draft.machine;
+}
+
 /** Problem is what is wrong with a field of a draft. */
-export type Problem = 'version' | 'schematic' | 'maxUnavailable' | 'machine';
+export type Problem = 'version' | 'schematic' | 'maxUnavailable' | 'machine' | 'service' | 'snapshot';
 
 /** problemsOf finds what the page can tell to be wrong; everything else is the plan's to refuse. */
 export function problemsOf(draft: Draft): Partial<Record<keyof Draft, Problem>> {
@@ -63,8 +105,14 @@ export function problemsOf(draft: Draft): Partial<Record<keyof Draft, Problem>> 
   if (draft.maxUnavailable !== '' && !/^([1-9]\d{0,2}|1000|([1-9]\d?|100)%)$/.test(draft.maxUnavailable)) {
     problems.maxUnavailable = 'maxUnavailable';
   }
-  if (draft.kind === OperationKind.NODE && draft.machine === '') {
-    problems.machine = 'machine';
+  if (draft.kind === OperationKind.CONFIG && draft.machines?.length === 0) {
+    problems.machines = 'machine';
+  }
+  if (draft.action === 'RestartService' && !/^(kubelet|ext-[a-z0-9.-]+)$/.test(draft.service)) {
+    problems.service = 'service';
+  }
+  if (draft.action === 'Stop' && draft.snapshot === '') {
+    problems.snapshot = 'snapshot';
   }
   return problems;
 }
@@ -89,12 +137,48 @@ export function orderOf(
       };
     case OperationKind.KUBERNETES:
       return { ...order, target: { kubernetesVersion: canonicalVersion(draft.kubernetesVersion) } };
-    case OperationKind.NODE: {
-      const node = { machine: draft.machine, action: draft.action, rebootMode: draft.rebootMode };
-      return { ...order, parameters: { parameters: { case: 'node', value: node } } };
-    }
     default:
-      return order;
+      return { ...order, parameters: { parameters: parametersOf(draft) } };
+  }
+}
+
+type Parameters = MessageInitShape<typeof OperationParametersSchema>['parameters'];
+
+function parametersOf(draft: Draft): Parameters {
+  switch (draft.kind) {
+    case OperationKind.NODE:
+      return { case: 'node', value: { machine: machineOf(draft), action: draft.action, ...actionParameters(draft) } };
+    case OperationKind.CONFIG:
+      return { case: 'config', value: { machines: [...(draft.machines ?? [])] } };
+    case OperationKind.SHUTDOWN:
+      return {
+        case: 'shutdown',
+        value: { action: draft.action, snapshot: draft.action === 'Stop' ? draft.snapshot : '' },
+      };
+    default:
+      return { case: undefined };
+  }
+}
+
+/** actionParameters are what goes with one action only; the hub refuses what goes with another. */
+function actionParameters(draft: Draft): MessageInitShape<typeof NodeParametersSchema> {
+  switch (draft.action) {
+    case 'Reboot':
+      return { rebootMode: draft.rebootMode };
+    case 'RestartService':
+      return { service: draft.service };
+    case 'EtcdDefrag':
+      return { alarms: draft.alarms };
+    case 'Reset':
+      return {
+        reset: {
+          manner: draft.resetManner,
+          wipe: draft.wipe === 'Both' ? ['System', 'UserVolumes'] : [draft.wipe],
+          after: draft.afterReset,
+        },
+      };
+    default:
+      return {};
   }
 }
 
@@ -103,13 +187,12 @@ export type Obstacle =
   | { why: 'operate' | 'machines'; namespace: string }
   | { why: 'start'; namespace: string; verb: string }
   | { why: 'unfinished'; operation: string }
-  | { why: 'deleting' | 'kind' | 'gone' | 'approval' };
+  | { why: 'deleting' | 'kind' | 'gone' | 'approval' | 'retrying' };
 
 /** startObstacle is what is known to stand against a start before anybody asks for a plan. The plan knows more. */
 export function startObstacle(
   cluster: Pick<Cluster, 'ref' | 'operations' | 'deleting'>,
-  kind: OperationKind,
-  action: string,
+  { kind, action }: Start,
   rights: Rights,
   kinds: readonly OperationKind[],
 ): Obstacle | undefined {

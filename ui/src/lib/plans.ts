@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { Plan } from '../gen/ichor/v1alpha1/operation_pb';
+import type { Plan, PlanMachine } from '../gen/ichor/v1alpha1/operation_pb';
 import { Confirmation, Effect } from '../gen/ichor/v1alpha1/operation_pb';
 import type { OperationTarget } from '../gen/ichor/v1alpha1/types_pb';
 import { targetParts } from './operations';
 import type { Mark } from './state';
+import { compareVersions } from './versions';
 
 /** confirmationName is what has to be typed before a start; undefined if nothing has to be. */
 export function confirmationName(plan: Pick<Plan, 'confirmation' | 'cluster'>, machine: string): string | undefined {
@@ -38,18 +39,42 @@ export function effectOf(plan: Pick<Plan, 'effect'>): { key: EffectKey; mark: Ma
   return effects[plan.effect];
 }
 
-/** changesOf are the parts of a target that a plan changes. */
-export function changesOf(
-  current: OperationTarget | undefined,
-  target: OperationTarget | undefined,
-): { name: string; from: string; to: string }[] {
-  const before = new Map(targetParts(current).map((part) => [part.name, part.value]));
-  return targetParts(target).map((part) => ({ name: part.name, from: before.get(part.name) ?? '', to: part.value }));
+/** Change is a part of a target, and what it is now. */
+export interface Change {
+  name: string;
+  from: string;
+  to: string;
 }
 
-/** machineCount is how many different machines a plan takes. */
-export function machineCount(plan: Pick<Plan, 'stages'>): number {
-  return new Set(
-    plan.stages.flatMap((stage) => stage.groups.flatMap((group) => group.machines.map((machine) => machine.name))),
-  ).size;
+/** changesOf are the parts of a target that a plan changes: from what the machines run or, where they do not say, from what the spec asks for. */
+export function changesOf(plan: Pick<Plan, 'current' | 'target' | 'stages'>): Change[] {
+  const machines = machinesOf(plan);
+  const asked = valuesOf(plan.current);
+  const run = machines.map((machine) => valuesOf(machine.current));
+  return targetParts(plan.target).map(({ name, value }) => ({
+    name,
+    from: range(run.flatMap((values) => values.get(name) ?? [])) || (asked.get(name) ?? ''),
+    to: value,
+  }));
+}
+
+const valuesOf = (target: OperationTarget | undefined) =>
+  new Map(targetParts(target).map((part) => [part.name, part.value]));
+
+/** range is the lowest and the highest of some values. */
+function range(values: string[]): string {
+  const sorted = [...new Set(values)].sort(compareVersions);
+  const [first = ''] = sorted;
+  return sorted.length > 1 ? `${first} – ${sorted.at(-1)}` : first;
+}
+
+/** machinesOf are the machines of a plan, each once: with what becomes of it, if a stage says so. */
+export function machinesOf(plan: Pick<Plan, 'stages'>): PlanMachine[] {
+  const found = new Map<string, PlanMachine>();
+  for (const machine of plan.stages.flatMap((stage) => stage.groups.flatMap((group) => group.machines))) {
+    if (!found.has(machine.name) || machine.diff !== '') {
+      found.set(machine.name, machine);
+    }
+  }
+  return [...found.values()];
 }

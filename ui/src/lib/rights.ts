@@ -25,6 +25,11 @@ export function rightsIn(all: readonly NamespaceRights[], namespace: string): Ri
   };
 }
 
+/** anyRight says whether somebody may do anything in a namespace. */
+export function anyRight(r: NamespaceRights): boolean {
+  return r.read || r.operate || r.override || r.machines || r.clusters || r.start.length > 0;
+}
+
 /** KindName is the name of a kind in objects and on the command line. */
 export type KindName =
   | 'talos'

@@ -11,6 +11,7 @@ export function aRow(name: string, part: Partial<FleetRow> = {}): FleetRow {
     attention: 1,
     mark: 'ok',
     reason: '',
+    since: 0,
     issues: [],
     talos: 'v1.13.2',
     talosHighest: 'v1.13.2',

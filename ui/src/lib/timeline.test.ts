@@ -2,7 +2,7 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { describe, expect, it } from 'vitest';
-import { OperationSchema, UnitPhase } from '../gen/ichor/v1alpha1/operation_pb';
+import { OperationPhase, OperationSchema, UnitPhase } from '../gen/ichor/v1alpha1/operation_pb';
 import { place, ticksOf, timelineOf } from './timeline';
 
 const at = (seconds: number) => timestampFromMs(seconds * 1_000);
@@ -71,6 +71,80 @@ describe('timelineOf', () => {
     });
   });
 
+  it('shows what waits for its turn, from the start on and up to now', () => {
+    const waiting = create(OperationSchema, {
+      startTime: at(100),
+      phase: OperationPhase.IN_PROGRESS,
+      machines: [
+        { name: 'm1', phase: UnitPhase.IN_PROGRESS, step: 'Draining', steps: [step('Draining', 160)] },
+        { name: 'm2', phase: UnitPhase.IN_PROGRESS, steps: [step('Pulling', 100, 110)] },
+        { name: 'm3', phase: UnitPhase.IN_PROGRESS },
+      ],
+    });
+    const lanes = timelineOf(waiting, 200_000)?.lanes ?? [];
+    expect(lanes.map((lane) => lane.bars.map(({ state, start, end }) => [state, start / 1_000, end / 1_000]))).toEqual([
+      [
+        ['waiting', 100, 160],
+        ['running', 160, 200],
+      ],
+      [
+        ['done', 100, 110],
+        ['waiting', 110, 200],
+      ],
+      [['waiting', 100, 200]],
+    ]);
+    expect(lanes.map((lane) => lane.spent)).toEqual([40_000, 10_000, 0]);
+  });
+
+  it('stands still while nothing moves, so that a weekend does not make the steps unreadable', () => {
+    const stands = create(OperationSchema, {
+      startTime: at(1),
+      phase: OperationPhase.PAUSED,
+      conditions: [{ type: 'Paused', lastTransitionTime: at(40) }],
+      machines: [
+        { name: 'm', failed: true, step: 'Installing', steps: [step('Pulling', 1, 5), step('Installing', 5)] },
+      ],
+    });
+    const timeline = timelineOf(stands, 200_000_000);
+    expect(timeline?.end).toBe(40_000);
+    expect(timeline?.lanes[0]?.bars.at(-1)).toMatchObject({ state: 'failed', end: 40_000 });
+    const settles = create(OperationSchema, {
+      startTime: at(1),
+      phase: OperationPhase.PAUSED,
+      machines: [{ name: 'm', step: 'Uncordoning', steps: [step('Uncordoning', 5)] }],
+    });
+    expect(timelineOf(settles, 200_000)?.end).toBe(200_000);
+  });
+
+  it('cuts the night out between a failure and its retry', () => {
+    const hour = 3_600;
+    const retried = create(OperationSchema, {
+      startTime: at(0.001),
+      completionTime: at(10 * hour + 200),
+      machines: [
+        { name: 'm1', phase: UnitPhase.COMPLETED, steps: [step('Rebooting', 1, 100)] },
+        {
+          name: 'm2',
+          phase: UnitPhase.COMPLETED,
+          steps: [step('Installing', 100, 200), step('Installing', 10 * hour, 10 * hour + 200)],
+        },
+      ],
+    });
+    const timeline = timelineOf(retried, 0);
+    expect(timeline?.cuts).toEqual([{ start: 200_000, end: 10 * hour * 1_000 }]);
+    const places = [0, 200, 10 * hour, 10 * hour + 200].map((time) =>
+      Math.round(place(timeline as never, time * 1_000)),
+    );
+    expect(places).toEqual([0, 48, 52, 100]);
+    expect(timeline?.ticks).toEqual([0, 120_000, 36_000_000, 36_120_000]);
+    const steady = create(OperationSchema, {
+      startTime: at(1),
+      completionTime: at(5 * hour),
+      machines: [{ name: 'm', steps: [step('a', 1, 2 * hour), step('b', 2 * hour + 1_000, 5 * hour)] }],
+    });
+    expect(timelineOf(steady, 0)?.cuts).toEqual([]);
+  });
+
   it('ends with the operation, whatever the clock says', () => {
     const over = create(OperationSchema, {
       startTime: at(1),
@@ -88,7 +162,7 @@ describe('timelineOf', () => {
     });
     const timeline = timelineOf(skewed, 90_000);
     expect(timeline?.lanes.map((lane) => lane.name)).toEqual(['Check', 'm']);
-    expect(timeline?.lanes[0]?.bars[0]).toMatchObject({ start: 100_000, end: 100_000 });
+    expect(timeline?.lanes[0]?.bars[0]).toMatchObject({ start: 100_000, end: 101_000 });
     expect(timeline?.end).toBeGreaterThan(100_000);
   });
 });

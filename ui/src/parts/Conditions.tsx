@@ -4,6 +4,7 @@ import type { Condition } from '../gen/ichor/v1alpha1/types_pb';
 import { ConditionStatus } from '../gen/ichor/v1alpha1/types_pb';
 import { en } from '../i18n/en';
 import { conditionMark } from '../lib/state';
+import { conditionWords } from './condition';
 import { Mark } from './Mark';
 import { Table } from './Table';
 import { When } from './When';
@@ -36,9 +37,16 @@ export function Conditions({ label, conditions }: { label: string; conditions: r
           title: t('cluster.state'),
           cell: (row) => <Mark mark={conditionMark(row)}>{t(`conditionStatus.${words[row.status]}`)}</Mark>,
         },
-        { title: t('cluster.meaning'), grow: true, cell: (row) => <span lang="en">{row.message || row.reason}</span> },
+        { title: t('cluster.meaning'), grow: true, cell: (row) => <Meaning condition={row} /> },
         { title: t('cluster.sinceColumn'), cell: (row) => <When time={row.lastTransitionTime} /> },
       ]}
     />
   );
+}
+
+function Meaning({ condition }: { condition: Condition }) {
+  const { t } = useTranslation();
+  const { message, reason } = condition;
+  const words = message === '' ? conditionWords(t, condition) : undefined;
+  return words ? <span title={reason}>{words}</span> : <span lang="en">{message || reason}</span>;
 }

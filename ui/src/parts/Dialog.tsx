@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { Dialog as Base } from '@base-ui/react/dialog';
+import { useRef } from 'react';
 import { useTranslation } from 'react-i18next';
 import css from './Dialog.module.css';
 
@@ -12,14 +13,21 @@ interface Props {
   children: React.ReactNode;
 }
 
-/** Dialog is a dialog. Escape closes it, and the focus goes back to where it came from. */
+/** What somebody wants to fill in first: of a choice it is what is chosen. */
+const firstField = 'input:not([type="radio"]), input:checked, select, textarea';
+
+/** Dialog is a dialog. Its first field has the focus. Escape closes it, and the focus goes back to where it came from. */
 export function Dialog({ open, onClose, title, wide, children }: Props) {
   const { t } = useTranslation();
+  const body = useRef<HTMLDivElement>(null);
   return (
     <Base.Root open={open} onOpenChange={(next) => !next && onClose()}>
       <Base.Portal>
         <Base.Backdrop className={css.veil} />
-        <Base.Popup className={`${css.dialog} ${wide ? css.wide : ''}`}>
+        <Base.Popup
+          className={`${css.dialog} ${wide ? css.wide : ''}`}
+          initialFocus={() => body.current?.querySelector<HTMLElement>(firstField) ?? true}
+        >
           <header className={css.head}>
             <Base.Title className={css.title}>{title}</Base.Title>
             <Base.Close className={css.close} aria-label={t('app.close')}>
@@ -28,7 +36,9 @@ export function Dialog({ open, onClose, title, wide, children }: Props) {
               </svg>
             </Base.Close>
           </header>
-          <div className={css.body}>{children}</div>
+          <div ref={body} className={css.body}>
+            {children}
+          </div>
         </Base.Popup>
       </Base.Portal>
     </Base.Root>

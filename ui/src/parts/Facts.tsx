@@ -7,12 +7,12 @@ export function Facts({ children }: { children: React.ReactNode }) {
 }
 
 /** Fact is one of them; what has no value is left out. */
-export function Fact({ name, children }: { name: string; children: React.ReactNode }) {
+export function Fact({ name, wide, children }: { name: string; wide?: boolean; children: React.ReactNode }) {
   if (children === undefined || children === null || children === '' || children === false) {
     return null;
   }
   return (
-    <div className={css.fact}>
+    <div className={`${css.fact} ${wide ? css.wide : ''}`}>
       <dt>{name}</dt>
       <dd>{children}</dd>
     </div>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { TFunction } from 'i18next';
-import { useEffect, useRef, useState } from 'react';
+import { useLayoutEffect, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { Plan } from '../gen/ichor/v1alpha1/operation_pb';
 import type { Draft } from '../lib/orders';
-import { confirmed } from '../lib/orders';
+import { confirmed, machineOf } from '../lib/orders';
 import { confirmationName } from '../lib/plans';
 import { Button } from '../parts/Button';
 import { Command } from '../parts/Command';
@@ -32,14 +32,18 @@ interface Props {
 export function Review({ plan, draft, namespace, asking, starting, error, onDraft, onBack, onStart }: Props) {
   const { t } = useTranslation();
   const [typed, setTyped] = useState('');
-  const top = useRef<HTMLDivElement>(null);
-  const name = confirmationName(plan, draft.machine);
+  const form = useRef<HTMLFormElement>(null);
+  const name = confirmationName(plan, machineOf(draft));
   const refused = plan.refusals.length > 0;
   const obstacle = startObstacle(t, plan, name, typed);
-  // What was pressed is gone: whoever uses a keyboard or a screen reader goes on at the plan.
-  useEffect(() => top.current?.focus(), []);
+  // What was pressed is gone: whoever uses a keyboard or a screen reader goes on at the plan. Any later the dialog would have taken the focus.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another plan is another thing to read.
+  useLayoutEffect(() => form.current?.focus(), [plan]);
   return (
     <form
+      ref={form}
+      tabIndex={-1}
+      aria-label={t('start.stepReview')}
       className={css.form}
       onSubmit={(event) => {
         event.preventDefault();
@@ -48,10 +52,8 @@ export function Review({ plan, draft, namespace, asking, starting, error, onDraf
         }
       }}
     >
-      <div ref={top} tabIndex={-1} className={css.top}>
-        {plan.atTarget && <Notice mark="ok" title={t('start.nothingToDo')} />}
-        <Refusals plan={plan} draft={draft} namespace={namespace} asking={asking} onDraft={onDraft} />
-      </div>
+      {plan.atTarget && <Notice mark="ok" title={t('start.nothingToDo')} />}
+      <Refusals plan={plan} draft={draft} namespace={namespace} asking={asking} onDraft={onDraft} />
       <PlanView plan={plan} />
       {plan.command && <Command line={plan.command} label={t('start.commandHelp')} />}
       {name !== undefined && !refused && !plan.atTarget && (

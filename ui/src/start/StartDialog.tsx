@@ -6,24 +6,27 @@ import { useTranslation } from 'react-i18next';
 import { useLocation } from 'wouter';
 import type { Cluster } from '../gen/ichor/v1alpha1/cluster_pb';
 import type { Plan } from '../gen/ichor/v1alpha1/operation_pb';
-import { OperationKind, OperationOrderSchema, OperationService } from '../gen/ichor/v1alpha1/operation_pb';
+import { OperationOrderSchema, OperationService } from '../gen/ichor/v1alpha1/operation_pb';
+import type { MachineRole } from '../gen/ichor/v1alpha1/types_pb';
 import type { Draft } from '../lib/orders';
-import { orderOf } from '../lib/orders';
+import { machineOf, orderOf } from '../lib/orders';
 import { operationPath } from '../lib/refs';
-import { kindKey } from '../lib/rights';
 import { Dialog } from '../parts/Dialog';
+import { kindWords } from '../parts/kind';
 import { OrderForm } from './OrderForm';
 import { Review } from './Review';
 import css from './Start.module.css';
 
 interface Props {
   cluster: Cluster;
+  /** role is that of the machine that the draft is about: it can be asked for something else then. */
+  role?: MachineRole;
   draft: Draft;
   onClose: () => void;
 }
 
 /** StartDialog starts an operation in two steps: Review shows the hub's plan and writes nothing, Start does it. */
-export function StartDialog({ cluster, draft: first, onClose }: Props) {
+export function StartDialog({ cluster, role, draft: first, onClose }: Props) {
   const { t } = useTranslation();
   const [, go] = useLocation();
   const [draft, setDraft] = useState(first);
@@ -50,10 +53,9 @@ export function StartDialog({ cluster, draft: first, onClose }: Props) {
       idempotencyKey: key,
     });
   const plan = review.data?.plan;
-  const kind =
-    draft.kind === OperationKind.NODE ? t(`action.${draft.action as 'Reboot'}`) : t(`kind.${kindKey(draft.kind)}`);
+  const kind = kindWords(t, draft.kind, draft.action);
   return (
-    <Dialog open onClose={onClose} title={t('start.title', { kind, cluster: draft.machine || ref.name })} wide>
+    <Dialog open onClose={onClose} title={t('start.title', { kind, cluster: machineOf(draft) || ref.name })} wide>
       <Steps reviewing={plan !== undefined} />
       {plan ? (
         <Review
@@ -73,8 +75,10 @@ export function StartDialog({ cluster, draft: first, onClose }: Props) {
       ) : (
         <OrderForm
           cluster={cluster}
+          role={role}
           draft={draft}
-          onReview={ask}
+          onDraft={setDraft}
+          onReview={() => ask(draft)}
           asking={review.isPending}
           error={review.error}
           onClose={onClose}

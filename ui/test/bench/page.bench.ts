@@ -3,6 +3,7 @@ import type { Page } from 'playwright-core';
 import { it } from 'vitest';
 import { Attention } from '../../src/gen/ichor/v1alpha1/types_pb';
 import { launch, visit } from '../browser/browser';
+import { liveSizes, sumOf } from '../browser/heap';
 import { largeFleet } from '../fake/fleet';
 import { serveWorld } from '../fake/server';
 
@@ -43,12 +44,15 @@ it(
     await seen.page.getByText(everything).waitFor();
     const session = await seen.context.newCDPSession(seen.page);
     await session.send('Performance.enable');
+    await session.send('HeapProfiler.enable');
     const heap = async () => {
-      await session.send('HeapProfiler.collectGarbage');
+      const sizes = await liveSizes(session);
       const { metrics } = await session.send('Performance.getMetrics');
       const of = (name: string) => metrics.find((metric) => metric.name === name)?.value ?? 0;
+      const megabytes = (passes: (sort: string) => boolean) => Math.round(sumOf(sizes, passes) / 1e4) / 100;
       return {
-        heap: Math.round(of('JSHeapUsedSize') / 1e5) / 10,
+        data: megabytes((sort) => sort !== 'code'),
+        code: megabytes((sort) => sort === 'code'),
         nodes: of('Nodes'),
         busy: Math.round(of('TaskDuration') * 10) / 10,
       };
@@ -68,7 +72,11 @@ it(
     console.log('minute 0:', await heap());
     for (let minute = 1; minute <= minutes; minute++) {
       await seen.page.waitForTimeout(60_000);
-      console.log(`minute ${minute}: ${changed} changes,`, await heap(), 'MB, DOM nodes, seconds of work so far');
+      console.log(
+        `minute ${minute}: ${changed} changes,`,
+        await heap(),
+        'MB of data, MB of compiled code, DOM nodes, seconds of work so far',
+      );
     }
     clearInterval(timer);
     await browser.close();

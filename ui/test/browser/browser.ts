@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import { readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { chromium } from 'playwright-core';
@@ -77,4 +77,12 @@ export async function checkPage({ page, complaints }: Visit, expected: RegExp[] 
   );
   expect(found).toEqual([]);
   expect(complaints.filter((complaint) => !expected.some((pattern) => pattern.test(complaint)))).toEqual([]);
+}
+
+const shots = new URL('../shots', import.meta.url).pathname;
+
+/** shoot makes a picture that somebody looks at. */
+export async function shoot(page: Page, name: string, fullPage = false): Promise<void> {
+  mkdirSync(shots, { recursive: true });
+  await page.screenshot({ path: `${shots}/${name}.png`, fullPage });
 }

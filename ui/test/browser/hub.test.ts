@@ -35,7 +35,7 @@ describe('a hub', () => {
     await page.getByRole('heading', { level: 1, name }).waitFor();
     // The hub needs a moment to discover a cluster that was just imported.
     await page.getByRole('table', { name: 'Conditions' }).getByRole('cell', { name: 'Available' }).first().waitFor();
-    await page.getByText('In order').first().waitFor();
+    await page.getByText('In order').first().waitFor({ timeout: 60_000 });
   }
 
   async function upgrade(page: Page, name: string, version = 'v1.14.1'): Promise<void> {
@@ -178,6 +178,35 @@ describe('a hub', () => {
     await checkPage(seen, [/401/]);
     await page.goto(`${hub.url}/session`);
     await page.getByText('You may read only.').waitFor();
+    await seen.context.close();
+  });
+
+  it('signs in with an identity provider, and leads back to where somebody wanted to go', async () => {
+    const seen = await visit(browser, `${hub.url}/session?from=provider`, { user: '' });
+    const { page } = seen;
+    await page.getByRole('link', { name: /^Sign in with localhost:/ }).click();
+    await page.getByRole('heading', { name: 'ada@example.com' }).waitFor();
+    expect(page.url()).toBe(`${hub.url}/session?from=provider`);
+    await page.getByText('identity provider').waitFor();
+    await page.getByText('platform, oncall').waitFor();
+    await page.getByText('You may not read anything in this hub.').waitFor();
+    await checkPage(seen, [/401/]);
+
+    await hub.let('ada@example.com');
+    await page.goto(`${hub.url}/clusters/default/delta`);
+    await page.getByRole('heading', { level: 1, name: 'delta' }).waitFor();
+    await page.getByText('You may not create, pause or delete operations in namespace default.').first().waitFor();
+    await checkPage(seen, [/401/]);
+
+    await page.getByRole('button', { name: /^Preferences/ }).click();
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByRole('link', { name: /^Sign in with localhost:/ }).waitFor();
+    // Whoever does not get in is led on.
+    await page.goto(`${hub.url}/auth/callback?error=access_denied&state=another-browser`);
+    await page.getByText(/^this is not the end of an attempt to sign in from this browser/).waitFor();
+    await page.getByRole('link', { name: 'Back to the hub' }).click();
+    await page.getByRole('link', { name: /^Sign in with localhost:/ }).waitFor();
+    await checkPage(seen, [/40[01]/]);
     await seen.context.close();
   });
 

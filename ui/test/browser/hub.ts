@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { ChildProcess } from 'node:child_process';
 import { execFile, spawn } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -19,6 +21,7 @@ const bin = {
   ichor: binary('ichor', 'ICHOR_BINARY'),
   hub: binary('ichor-hub', 'ICHOR_HUB_BINARY'),
   sim: binary('ichor-sim', 'ICHOR_SIM_BINARY'),
+  openid: binary('openid', 'ICHOR_OPENID_BINARY'),
 };
 
 /** Process is a program that says something when it is ready. */
@@ -82,6 +85,8 @@ export interface RealHub {
   link: () => Promise<string>;
   /** viewer is a token of somebody who may read only. */
   viewer: () => Promise<string>;
+  /** let lets a user read. */
+  let: (user: string) => Promise<unknown>;
   fault: (...args: string[]) => Promise<void>;
   /** away stops the hub; what it returns starts it again, on the same address. */
   away: () => Promise<() => Promise<void>>;
@@ -93,8 +98,12 @@ export async function startHub(clusters: string[]): Promise<RealHub> {
   const dir = mkdtempSync(join(tmpdir(), 'ichor-ui-'));
   const data = join(dir, 'hub');
   const fleet = join(dir, 'fleet');
-  const serve = (listen: string) =>
-    new Process(bin.hub, ['serve', '--standalone', '--data-dir', data, '--listen', listen]);
+  const address = `127.0.0.1:${await freePort()}`;
+  const url = `https://${address}`;
+  const openid = new Process(bin.openid, ['--callback', `${url}/auth/callback`, '--dir', dir]);
+  const flags = [...oidcFlags(dir, await openid.said(/Serving: (\S+)/)), '--external-url', url];
+  const serve = () =>
+    new Process(bin.hub, ['serve', '--standalone', '--data-dir', data, '--listen', address, ...flags]);
   const sim = new Process(bin.sim, [
     'serve',
     '--dir',
@@ -103,8 +112,7 @@ export async function startHub(clusters: string[]): Promise<RealHub> {
     '8',
     ...clusters.flatMap((cluster) => ['--cluster', cluster]),
   ]);
-  let hub = serve('127.0.0.1:0');
-  const url = await hub.said(/Serving: (\S+)/);
+  let hub = serve();
   await Promise.all([hub.said(/^(Ready)/m), sim.said(/^(ready)/m)]);
   const kubeconfig = join(data, 'kubeconfig');
   const env = { ...process.env, KUBECONFIG: kubeconfig, ICHOR_CONFIG: join(dir, 'ichor.yaml') };
@@ -125,60 +133,95 @@ export async function startHub(clusters: string[]): Promise<RealHub> {
       return `${url}/auth/link?code=${code}`;
     },
     viewer: () => viewerToken(kubeconfig),
+    let: (user) => bind(kubeconfig, { kind: 'User', name: user, apiGroup: 'rbac.authorization.k8s.io' }),
     fault: async (...args) => {
       await run(bin.sim, ['fault', ...args, '--dir', fleet]);
     },
     away: async () => {
       await hub.stop();
       return async () => {
-        hub = serve(new URL(url).host);
+        hub = serve();
         await hub.said(/^(Ready)/m);
       };
     },
     close: async () => {
-      await Promise.all([hub.stop(), sim.stop()]);
+      await Promise.all([hub.stop(), sim.stop(), openid.stop()]);
       rmSync(dir, { recursive: true, force: true });
     },
   };
 }
 
-/** viewerToken makes a ServiceAccount with the role ichor-viewer, and a token of it. */
-async function viewerToken(kubeconfig: string): Promise<string> {
-  const text = readFileSync(kubeconfig, 'utf8');
-  const value = (name: string) => new RegExp(`${name}: "?([^"\\s]+)`).exec(text)?.[1] ?? '';
-  const data = (name: string) => Buffer.from(value(`${name}-data`), 'base64');
-  const options = { ca: data('certificate-authority'), cert: data('client-certificate'), key: data('client-key') };
-  const post = (path: string, body: object): Promise<string> =>
-    new Promise((resolve, reject) => {
-      const asked = request(
-        value('server') + path,
-        { ...options, method: 'POST', headers: { 'Content-Type': 'application/json' } },
-        (answer) => {
-          let said = '';
-          answer.on('data', (chunk) => {
-            said += chunk;
-          });
-          answer.on('end', () =>
-            (answer.statusCode ?? 500) < 300 || answer.statusCode === 409
-              ? resolve(said)
-              : reject(new Error(`${path}: ${said}`)),
-          );
-        },
-      );
-      asked.on('error', reject);
-      asked.end(JSON.stringify(body));
+/** freePort is a port that was free a moment ago: the provider has to know the address of the hub before there is one. */
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer().on('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo;
+      server.close(() => resolve(port));
     });
-  const subject = { kind: 'ServiceAccount', name: 'looker', namespace: 'default' };
-  await post('/api/v1/namespaces/default/serviceaccounts', { metadata: { name: 'looker' } });
-  await post('/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings', {
-    metadata: { name: 'looker' },
-    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'ichor-viewer' },
-    subjects: [subject],
   });
-  const answer = await post('/api/v1/namespaces/default/serviceaccounts/looker/token', {
+}
+
+/** oidcFlags lead the hub to the identity provider of the tests. */
+function oidcFlags(dir: string, issuer: string): string[] {
+  const secret = join(dir, 'oidc-secret');
+  writeFileSync(secret, 'the-secret-of-the-hub', { mode: 0o600 });
+  const values = {
+    'issuer-url': issuer,
+    'client-id': 'ichor-hub',
+    'client-secret-file': secret,
+    'ca-file': join(dir, 'https.crt'),
+    scopes: 'openid,email,groups',
+    'username-claim': 'email',
+    'groups-claim': 'groups',
+  };
+  return Object.entries(values).flatMap(([name, value]) => [`--oidc-${name}`, value]);
+}
+
+/** viewerToken makes a ServiceAccount that may read, and a token of it. */
+async function viewerToken(kubeconfig: string): Promise<string> {
+  await post(kubeconfig, '/api/v1/namespaces/default/serviceaccounts', { metadata: { name: 'looker' } });
+  await bind(kubeconfig, { kind: 'ServiceAccount', name: 'looker', namespace: 'default' });
+  const answer = await post(kubeconfig, '/api/v1/namespaces/default/serviceaccounts/looker/token', {
     kind: 'TokenRequest',
     apiVersion: 'authentication.k8s.io/v1',
     spec: {},
   });
   return JSON.parse(answer).status.token;
+}
+
+/** bind gives somebody the role ichor-viewer. */
+function bind(kubeconfig: string, subject: { kind: string; name: string } & Record<string, string>): Promise<string> {
+  return post(kubeconfig, '/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings', {
+    metadata: { generateName: 'looker-' },
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'ichor-viewer' },
+    subjects: [subject],
+  });
+}
+
+/** post makes an object on the management API, as its administrator. One that is there already is as good. */
+function post(kubeconfig: string, path: string, body: object): Promise<string> {
+  const text = readFileSync(kubeconfig, 'utf8');
+  const value = (name: string) => new RegExp(`${name}: "?([^"\\s]+)`).exec(text)?.[1] ?? '';
+  const data = (name: string) => Buffer.from(value(`${name}-data`), 'base64');
+  const options = { ca: data('certificate-authority'), cert: data('client-certificate'), key: data('client-key') };
+  return new Promise((resolve, reject) => {
+    const asked = request(
+      value('server') + path,
+      { ...options, method: 'POST', headers: { 'Content-Type': 'application/json' } },
+      (answer) => {
+        let said = '';
+        answer.on('data', (chunk) => {
+          said += chunk;
+        });
+        answer.on('end', () =>
+          (answer.statusCode ?? 500) < 300 || answer.statusCode === 409
+            ? resolve(said)
+            : reject(new Error(`${path}: ${said}`)),
+        );
+      },
+    );
+    asked.on('error', reject);
+    asked.end(JSON.stringify(body));
+  });
 }

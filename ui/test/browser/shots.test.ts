@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import { mkdirSync } from 'node:fs';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, it } from 'vitest';
 import { exampleFleet } from '../fake/fleet';
 import type { FakeHub } from '../fake/server';
 import { serveWorld } from '../fake/server';
-import { checkPage, launch, visit } from './browser';
-
-const shots = new URL('../shots', import.meta.url).pathname;
+import { checkPage, launch, shoot, visit } from './browser';
 
 const pages = {
   fleet: '/',
@@ -28,7 +25,6 @@ describe('screenshots', () => {
   let hub: FakeHub;
 
   beforeAll(async () => {
-    mkdirSync(shots, { recursive: true });
     [browser, hub] = await Promise.all([launch(), serveWorld(exampleFleet())]);
   });
   afterAll(() => Promise.all([browser.close(), hub.close()]));
@@ -41,7 +37,7 @@ describe('screenshots', () => {
           await seen.page.locator('h1').first().waitFor({ timeout: 10_000 });
           await seen.page.getByText('Live', { exact: true }).waitFor({ timeout: 10_000 });
           await seen.page.waitForTimeout(300);
-          await seen.page.screenshot({ path: `${shots}/${name}-${theme}-${width}.png`, fullPage: true });
+          await shoot(seen.page, `${name}-${theme}-${width}`, true);
           await checkPage(seen);
           await seen.context.close();
         });
@@ -54,14 +50,14 @@ describe('screenshots', () => {
       it(`the start in two steps, and the fleet, ${language}, ${width} px`, async () => {
         const seen = await visit(browser, `${hub.url}/`, { language, width, height: width === 390 ? 844 : 900 });
         await seen.page.getByRole('grid').waitFor();
-        await seen.page.screenshot({ path: `${shots}/fleet-${language}-${width}.png` });
+        await shoot(seen.page, `fleet-${language}-${width}`);
         await seen.page.goto(`${hub.url}/clusters/platform/alpha`);
         await seen.page.getByRole('button', { name: /^Talos (upgrade|アップグレード)$/ }).click();
         await seen.page.getByLabel(/^Talos (version|バージョン)$/).fill('v1.14.1');
-        await seen.page.screenshot({ path: `${shots}/order-${language}-${width}.png` });
+        await shoot(seen.page, `order-${language}-${width}`);
         await seen.page.keyboard.press('Enter');
         await seen.page.getByRole('dialog').locator('code').waitFor();
-        await seen.page.screenshot({ path: `${shots}/review-${language}-${width}.png` });
+        await shoot(seen.page, `review-${language}-${width}`);
         await checkPage(seen);
         await seen.context.close();
       });
@@ -72,7 +68,7 @@ describe('screenshots', () => {
     it(`the sign-in, ${width} px`, async () => {
       const seen = await visit(browser, `${hub.url}/?x=1`, { user: '', width, height: width === 390 ? 844 : 900 });
       await seen.page.getByRole('button').first().waitFor();
-      await seen.page.screenshot({ path: `${shots}/sign-in-${width}.png` });
+      await shoot(seen.page, `sign-in-${width}`);
       await checkPage(seen, [/401/]);
       await seen.context.close();
     });

@@ -4,7 +4,8 @@ import type { Operation, OperationOrder } from '../../src/gen/ichor/v1alpha1/ope
 import { OperationKind, OperationPhase, UnitPhase } from '../../src/gen/ichor/v1alpha1/operation_pb';
 import { Attention } from '../../src/gen/ichor/v1alpha1/types_pb';
 import { refKey } from '../../src/lib/refs';
-import type { FakePlan } from './service';
+import { kindNames } from '../../src/lib/rights';
+import type { FakePlan } from './plans';
 import type { World } from './world';
 
 const steps = ['Pulling', 'Installing', 'Draining', 'Rebooting', 'Verifying', 'Uncordoning'];
@@ -24,8 +25,8 @@ export class Runner {
 
   start(order: OperationOrder | undefined, plan: FakePlan, user: string): Operation {
     const { namespace = '', name = '' } = order?.cluster ?? {};
-    const kind = order?.kind === OperationKind.NODE ? 'node' : 'talos';
-    const ref = { namespace, name: `${kind}-${name}-${++this.count}` };
+    const kind = order?.kind ?? OperationKind.UNSPECIFIED;
+    const ref = { namespace, name: `${kindNames[kind]}-${name}-${++this.count}` };
     const machines = plan.stages.at(-1)?.groups.flatMap((group) => group.machines.map((machine) => machine.name)) ?? [];
     this.plans.set(refKey(ref), machines);
     const operation = this.world.putOperation({

@@ -8,7 +8,7 @@ import { Readable } from 'node:stream';
 import { createConnectRouter } from '@connectrpc/connect';
 import { createFetchHandler } from '@connectrpc/connect/protocol';
 import type { Orders } from './service';
-import { routes } from './service';
+import { everyKind, everyStart, routes } from './service';
 import type { World } from './world';
 
 const dist = new URL('../../dist', import.meta.url).pathname;
@@ -34,7 +34,7 @@ export interface FakeHub {
 
 /** serveWorld starts a fake hub on a free port of the loopback. */
 export async function serveWorld(world: World): Promise<FakeHub> {
-  const orders: Orders = { heartbeat: 2_000, confirmName: false, sent: 0 };
+  const orders: Orders = { heartbeat: 2_000, confirmName: false, kinds: everyKind, starts: everyStart, sent: 0 };
   const router = createConnectRouter({ grpc: false, grpcWeb: false });
   routes(router, world, orders);
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]));

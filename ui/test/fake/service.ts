@@ -7,19 +7,12 @@ import type { ClusterFilter } from '../../src/gen/ichor/v1alpha1/cluster_pb';
 import { ClusterService } from '../../src/gen/ichor/v1alpha1/cluster_pb';
 import type { AuditFilter } from '../../src/gen/ichor/v1alpha1/hub_pb';
 import { AuditResult, AuditService, HubService } from '../../src/gen/ichor/v1alpha1/hub_pb';
-import type { Operation, OperationFilter, OperationOrder } from '../../src/gen/ichor/v1alpha1/operation_pb';
-import {
-  Confirmation,
-  Effect,
-  OperationKind,
-  OperationService,
-  RefusalsSchema,
-} from '../../src/gen/ichor/v1alpha1/operation_pb';
+import type { Operation, OperationFilter } from '../../src/gen/ichor/v1alpha1/operation_pb';
+import { OperationKind, OperationService, RefusalsSchema } from '../../src/gen/ichor/v1alpha1/operation_pb';
 import type { Page, Reference } from '../../src/gen/ichor/v1alpha1/types_pb';
 import { Attention } from '../../src/gen/ichor/v1alpha1/types_pb';
 import { refKey } from '../../src/lib/refs';
-import { kindNames } from '../../src/lib/rights';
-import { compareVersions } from '../../src/lib/versions';
+import { configOf, planOf } from './plans';
 import { Runner } from './runner';
 import type { Entry, World } from './world';
 
@@ -29,9 +22,30 @@ export interface Orders {
   heartbeat: number;
   /** confirmName asks for the name to be typed. */
   confirmName: boolean;
+  /** kinds are those that the hub knows, and starts what may be started. */
+  kinds: OperationKind[];
+  starts: string[];
   /** sent counts the objects that watches have sent. */
   sent: number;
 }
+
+/** everyKind and everyStart are a hub on which everything can be started. */
+export const everyKind = [
+  OperationKind.TALOS,
+  OperationKind.KUBERNETES,
+  OperationKind.CONFIG,
+  OperationKind.NODE,
+  OperationKind.SHUTDOWN,
+];
+export const everyStart = [
+  'talos',
+  'kubernetes',
+  'config',
+  'shutdown',
+  ...['reboot', 'shutdown', 'restart-service', 'etcd-defrag', 'etcd-forfeit-leadership', 'reset'].map(
+    (action) => `node-${action}`,
+  ),
+];
 
 function who(context: HandlerContext): string {
   const user = /(?:^|; )session=(\w+)/.exec(context.requestHeader.get('cookie') ?? '')?.[1] ?? '';
@@ -77,11 +91,11 @@ export function routes(router: ConnectRouter, world: World, orders: Orders): voi
       version: 'v0.0.0-fake',
       name: 'hub.example.com',
       signIn: { token: true, link: true, oidc: { issuer: 'https://id.example.com', clientId: 'ichor' } },
-      kinds: [OperationKind.TALOS, OperationKind.NODE],
+      kinds: orders.kinds,
     }),
     getSession: (_, context) => {
       const user = who(context);
-      const all = { operate: true, start: ['talos', 'node-reboot'], override: true, machines: true, clusters: true };
+      const all = { operate: true, start: orders.starts, override: true, machines: true, clusters: true };
       return {
         user: user === 'viewer' ? 'vi@example.com' : 'mei@example.com',
         method: 'token',
@@ -127,6 +141,10 @@ export function routes(router: ConnectRouter, world: World, orders: Orders): voi
         throw missing(request.ref);
       }
       return { machine: world.putMachine({ ...machine, approved: true, attention: Attention.NONE }), changed: true };
+    },
+    diffConfig: (request, context) => {
+      who(context);
+      return { machines: world.machinesOf(refKey(request.cluster)).map(configOf) };
     },
   });
   router.service(OperationService, {
@@ -364,79 +382,3 @@ function selected(operation: Operation, filter: OperationFilter | undefined): bo
     text.includes(filter.text.toLowerCase())
   );
 }
-
-function planOf(world: World, order: OperationOrder | undefined, orders: Orders) {
-  const key = refKey(order?.cluster);
-  const cluster = world.clusters.get(key);
-  if (!cluster || !order) {
-    throw missing(order?.cluster);
-  }
-  const node = order.parameters?.parameters.case === 'node' ? order.parameters.parameters.value : undefined;
-  const machines = world
-    .machinesOf(key)
-    .filter((machine) => machine.approved && (!node || machine.ref?.name === node.machine));
-  const target = order.target?.talosVersion || cluster.desired?.talosVersion || '';
-  const runs = cluster.talosVersions?.lowest ?? '';
-  type Refused = { gate: string; message: string; help: string; overridable: boolean };
-  const refusals: Refused[] = [];
-  const overridden: Refused[] = [];
-  if (!node && compareVersions(target, runs) < 0) {
-    refusals.push({
-      gate: 'TalosVersionPath',
-      message: `${target} is older than ${runs}, which runs`,
-      help: 'name a newer version',
-      overridable: false,
-    });
-  }
-  if (!node && compareVersions(target, 'v1.15.0') >= 0) {
-    const refusal = {
-      gate: 'TalosVersionPath',
-      message: `${target} skips a minor version: ${runs} runs`,
-      help: 'go to v1.14.1 first',
-      overridable: true,
-    };
-    (order.overrides.some((override) => override.gate === 'TalosVersionPath') ? overridden : refusals).push(refusal);
-  }
-  const groups = machines.map((machine) => ({
-    machines: [
-      {
-        name: machine.ref?.name ?? '',
-        node: machine.node,
-        role: machine.role,
-        current: { talosVersion: machine.talosVersion },
-        target: { talosVersion: target },
-      },
-    ],
-  }));
-  return {
-    cluster: order.cluster,
-    kind: order.kind,
-    effect: Effect.REBOOT,
-    stages: node
-      ? [{ name: 'Reboot', disruptive: true, groups }]
-      : [
-          { name: 'Pull', disruptive: false, groups: [{ machines: groups.flatMap((group) => group.machines) }] },
-          { name: 'Upgrade', disruptive: true, groups },
-        ],
-    held: world
-      .machinesOf(key)
-      .filter((machine) => machine.held)
-      .map((machine) => machine.node),
-    current: cluster.desired,
-    target: node ? {} : { talosVersion: target },
-    refusals,
-    overridden,
-    warnings: node ? [] : [{ code: 'NoSnapshot', message: 'there is no etcd snapshot of this cluster' }],
-    estimatedDuration: { seconds: BigInt(216 * machines.length), nanos: 0 },
-    observedTime: timestampFromMs(Date.now() - 3_000),
-    atTarget: !node && machines.every((machine) => machine.talosVersion === target),
-    confirmation: orders.confirmName ? Confirmation.NAME : Confirmation.YES,
-    writesSpec: !node && target !== cluster.desired?.talosVersion,
-    command: node
-      ? `ichor node reboot ${machines[0]?.node} --cluster ${cluster.ref?.name} -n ${cluster.ref?.namespace}`
-      : `ichor upgrade ${kindNames[order.kind]} ${target} --cluster ${cluster.ref?.name} -n ${cluster.ref?.namespace}`,
-    liveGates: ['EtcdHealthy', 'WorkersAvailable'],
-  };
-}
-
-export type FakePlan = ReturnType<typeof planOf>;

@@ -4,6 +4,7 @@ import { Link } from 'wouter';
 import type { AuditEntry } from '../../gen/ichor/v1alpha1/hub_pb';
 import { AuditResult } from '../../gen/ichor/v1alpha1/hub_pb';
 import { resultKey } from '../../lib/auditquery';
+import { clientName } from '../../lib/format';
 import { clusterPath, operationPath } from '../../lib/refs';
 import type { Mark as MarkName } from '../../lib/state';
 import { Mark } from '../../parts/Mark';
@@ -29,7 +30,7 @@ export function AuditTable({ entries }: { entries: readonly AuditEntry[] }) {
       keyOf={(entry) => entry.id}
       columns={[
         { title: t('audit.time'), cell: (entry) => <When time={entry.time} show="absolute" /> },
-        { title: t('audit.user'), cell: (entry) => entry.user },
+        { title: t('audit.user'), cell: (entry) => <span className={css.user}>{entry.user}</span> },
         { title: t('audit.action'), cell: (entry) => entry.action },
         { title: t('audit.subject'), cell: (entry) => <Subject entry={entry} /> },
         {
@@ -45,7 +46,7 @@ export function AuditTable({ entries }: { entries: readonly AuditEntry[] }) {
 
 function Subject({ entry }: { entry: AuditEntry }) {
   return (
-    <div className={css.cell}>
+    <div className={`${css.cell} ${css.subject}`}>
       {entry.cluster && <Link href={clusterPath(entry.cluster)}>{entry.cluster.name}</Link>}
       {entry.operation && <Link href={operationPath(entry.operation)}>{entry.operation.name}</Link>}
       {entry.machine && <span>{entry.machine.name}</span>}
@@ -70,7 +71,9 @@ function From({ entry }: { entry: AuditEntry }) {
   return (
     <div className={css.cell}>
       <span>{entry.source}</span>
-      <span className={css.quiet}>{entry.client}</span>
+      <span className={css.quiet} title={entry.client}>
+        {clientName(entry.client)}
+      </span>
     </div>
   );
 }

@@ -7,8 +7,8 @@ import type { Cluster, Machine } from '../../gen/ichor/v1alpha1/cluster_pb';
 import { ClusterService } from '../../gen/ichor/v1alpha1/cluster_pb';
 import { OperationKind } from '../../gen/ichor/v1alpha1/operation_pb';
 import { cli } from '../../lib/cli';
-import type { Obstacle } from '../../lib/orders';
-import { draftFor, startObstacle } from '../../lib/orders';
+import type { Obstacle, Start } from '../../lib/orders';
+import { draftFor, nodeActions, startObstacle } from '../../lib/orders';
 import { Button } from '../../parts/Button';
 import { Command } from '../../parts/Command';
 import { Buttons, Dialog } from '../../parts/Dialog';
@@ -29,12 +29,15 @@ export function MachineActions({ cluster, machine }: Props) {
   const { hub } = useSession();
   const namespace = cluster.ref?.namespace ?? '';
   const rights = useRights(namespace);
-  const [open, show] = useState<'hold' | 'approve' | 'reboot'>();
+  const [open, show] = useState<'hold' | 'approve' | Start>();
   const name = machine.node || machine.ref?.name || '';
   const machines: Obstacle | undefined = rights.machines ? undefined : { why: 'machines', namespace };
-  const reboot = machine.approved
-    ? startObstacle(cluster, OperationKind.NODE, 'Reboot', rights, hub.kinds)
-    : ({ why: 'approval' } as const);
+  const actions = nodeActions(machine.role).map((action) => ({ kind: OperationKind.NODE, action }));
+  const obstacles = actions.map((each) =>
+    machine.approved ? startObstacle(cluster, each, rights, hub.kinds) : ({ why: 'approval' } as const),
+  );
+  // The first that can be started, or the first of all, with its reason.
+  const others = Math.max(1, obstacles.indexOf(undefined, 1));
   const close = () => show(undefined);
   return (
     <div className={css.actions} role="group" aria-label={t('cluster.actions', { name })}>
@@ -47,16 +50,22 @@ export function MachineActions({ cluster, machine }: Props) {
         {t(machine.held ? 'cluster.unhold' : 'cluster.hold')}
       </Button>
       {hub.kinds.includes(OperationKind.NODE) && (
-        <Button obstacle={obstacleWords(t, reboot)} onClick={() => show('reboot')}>
-          {t('cluster.reboot')}
-        </Button>
+        <>
+          <Button obstacle={obstacleWords(t, obstacles[0])} onClick={() => show(actions[0])}>
+            {t('cluster.reboot')}
+          </Button>
+          <Button obstacle={obstacleWords(t, obstacles[others])} onClick={() => show(actions[others])}>
+            {t('cluster.otherActions')}
+          </Button>
+        </>
       )}
       {open === 'hold' && <HoldDialog cluster={cluster} machine={machine} onClose={close} />}
       {open === 'approve' && <ApproveDialog cluster={cluster} machine={machine} onClose={close} />}
-      {open === 'reboot' && (
+      {typeof open === 'object' && (
         <StartDialog
           cluster={cluster}
-          draft={draftFor(OperationKind.NODE, cluster, machine.ref?.name ?? '', 'Reboot')}
+          role={machine.role}
+          draft={draftFor(open, cluster, machine.ref?.name)}
           onClose={close}
         />
       )}

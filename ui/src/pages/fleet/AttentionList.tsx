@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { useMemo } from 'react';
 import { useTranslation } from 'react-i18next';
 import { Link } from 'wouter';
@@ -8,6 +9,7 @@ import { clusterPath, operationPath } from '../../lib/refs';
 import { urgent } from '../../lib/state';
 import { Mark } from '../../parts/Mark';
 import { Quiet, Section } from '../../parts/Section';
+import { When } from '../../parts/When';
 import css from './AttentionList.module.css';
 
 /** So many are shown; the others are a link away. */
@@ -47,10 +49,16 @@ function Item({ row }: { row: FleetRow }) {
       <span className={css.reason} lang="en">
         {row.reason}
       </span>
-      {operation && (
+      {operation ? (
         <Link className={css.operation} href={operationPath(operation)}>
           {operation.name}
         </Link>
+      ) : (
+        row.since > 0 && (
+          <span className={css.since}>
+            <When time={timestampFromMs(row.since)} />
+          </span>
+        )
       )}
     </li>
   );

@@ -4,12 +4,12 @@ import { Link, useParams } from 'wouter';
 import { useFeed, useRows } from '../../app/hub';
 import { useTitle } from '../../app/Shell';
 import type { Operation as OperationMessage } from '../../gen/ichor/v1alpha1/operation_pb';
-import { actionOf, phaseKey } from '../../lib/operations';
+import { actionOf, isOver, phaseKey } from '../../lib/operations';
 import { clusterPath, refKey } from '../../lib/refs';
-import { kindKey } from '../../lib/rights';
 import { operationMark } from '../../lib/state';
 import { operationFeed } from '../../live/feed';
 import { Conditions } from '../../parts/Conditions';
+import { kindWords } from '../../parts/kind';
 import { Mark } from '../../parts/Mark';
 import { Page, Quiet, Section } from '../../parts/Section';
 import { Answer } from './Answer';
@@ -67,13 +67,17 @@ function OperationPage({ operation }: { operation: OperationMessage }) {
 
 function Subtitle({ operation }: { operation: OperationMessage }) {
   const { t } = useTranslation();
-  const action = actionOf(operation) as 'Reboot' | '';
-  const kind = action ? t(`action.${action}`) : t(`kind.${kindKey(operation.kind)}`);
   return (
     <p className={css.subtitle}>
-      <Mark mark={operationMark(operation.phase, operation.attention)} />
-      <span>{t(`phase.${phaseKey(operation.phase)}`)}</span>
-      <span>{kind}</span>
+      {isOver(operation) ? (
+        <Mark mark="ok">{t('phase.completed')}</Mark>
+      ) : (
+        <>
+          <Mark mark={operationMark(operation.phase, operation.attention)} />
+          <span>{t(`phase.${phaseKey(operation.phase)}`)}</span>
+        </>
+      )}
+      <span>{kindWords(t, operation.kind, actionOf(operation))}</span>
       {operation.cluster && (
         <span>
           <Link href={clusterPath(operation.cluster)}>{operation.cluster.name}</Link>{' '}

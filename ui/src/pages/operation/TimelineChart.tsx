@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import { memo, useLayoutEffect, useRef } from 'react';
+import { memo, useLayoutEffect, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { useSettings } from '../../app/settings';
 import type { Operation } from '../../gen/ichor/v1alpha1/operation_pb';
@@ -18,6 +18,7 @@ const laneMarks: Record<Lane['state'], Mark> = { done: 'ok', running: 'running',
 /** TimelineChart shows each machine's steps on one axis, and where it waited. */
 export function TimelineChart({ operation }: { operation: Operation }) {
   const { t } = useTranslation();
+  const { language } = useSettings();
   const now = useNow(isOver(operation) ? 10_000 : 1_000);
   const timeline = timelineOf(operation, now);
   const box = useRef<HTMLElement>(null);
@@ -31,9 +32,16 @@ export function TimelineChart({ operation }: { operation: Operation }) {
   if (!timeline || timeline.lanes.length === 0) {
     return <Quiet>{t('operation.notBegun')}</Quiet>;
   }
+  const more = over ? 0 : operation.machinesTotal - operation.machines.length;
   return (
     <>
-      <Quiet>{t('operation.timelineHelp')}</Quiet>
+      <Quiet>
+        {t('operation.timelineHelp')}{' '}
+        {timeline.cuts.map(
+          (cut) => `${t('operation.cut', { length: formatDuration(cut.end - cut.start, language) })} `,
+        )}
+        {more > 0 && t('operation.moreMachines', { count: more })}
+      </Quiet>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls sideways must be reached by the keyboard. */}
       <section ref={box} className={css.scroll} tabIndex={0} aria-label={t('operation.timeline')}>
         <div className={css.chart}>
@@ -49,15 +57,32 @@ export function TimelineChart({ operation }: { operation: Operation }) {
   );
 }
 
+/** A label further right than this has no room. */
+const lastTick = 94;
+
 /** Axis are the times since the start. */
 const Axis = memo(function Axis({ timeline }: { timeline: Timeline }) {
   const { t } = useTranslation();
   const { language } = useSettings();
   return (
     <div className={css.axis} role="img" aria-label={t('operation.axis')}>
-      {timeline.ticks.map((tick) => (
-        <span key={tick} className={css.tick} style={{ left: `${place(timeline, timeline.start + tick)}%` }}>
-          {tick === 0 ? '0' : t('operation.elapsed', { length: formatDuration(tick, language) })}
+      {timeline.ticks
+        .filter((tick) => place(timeline, timeline.start + tick) <= lastTick)
+        .map((tick) => (
+          <span key={tick} className={css.tick} style={{ left: `${place(timeline, timeline.start + tick)}%` }}>
+            {tick === 0 ? '0' : t('operation.elapsed', { length: formatDuration(tick, language) })}
+          </span>
+        ))}
+      {timeline.cuts.map((cut) => (
+        <span
+          key={cut.start}
+          className={css.cut}
+          style={{
+            left: `${place(timeline, cut.start)}%`,
+            width: `${place(timeline, cut.end) - place(timeline, cut.start)}%`,
+          }}
+        >
+          {'//'}
         </span>
       ))}
     </div>
@@ -67,15 +92,16 @@ const Axis = memo(function Axis({ timeline }: { timeline: Timeline }) {
 function LaneLine({ lane, timeline, now }: { lane: Lane; timeline: Timeline; now: number }) {
   const { t } = useTranslation();
   const { language } = useSettings();
+  const [open, show] = useState(false);
+  const length = lengthOf(lane, now);
   const doing = lane.state === 'done' ? t('operation.state.done') : lane.step || t(`operation.state.${lane.state}`);
-  const length = lane.since === undefined ? '' : formatDuration(now - lane.since, language);
   return (
     <li className={css.lane}>
-      <div className={css.name}>
+      <button type="button" className={css.name} aria-expanded={open} onClick={() => show(!open)}>
         <Shape mark={laneMarks[lane.state]} />
         <strong>{lane.name}</strong>
-        <span className={css.quiet}>{[doing, lane.state === 'done' ? '' : length].filter(Boolean).join(' · ')}</span>
-      </div>
+        <span className={css.quiet}>{length > 0 ? `${doing} · ${formatDuration(length, language)}` : doing}</span>
+      </button>
       <ol className={css.bars}>
         {lane.bars.map((bar) => (
           <BarLine key={`${bar.state}${bar.start}`} bar={bar} timeline={timeline} />
@@ -86,19 +112,49 @@ function LaneLine({ lane, timeline, now }: { lane: Lane; timeline: Timeline; now
           {lane.message}
         </p>
       )}
+      {open && <Steps lane={lane} />}
     </li>
   );
 }
 
-function BarLine({ bar, timeline }: { bar: Bar; timeline: Timeline }) {
+/** Steps are the bars in words: nothing rests on a bar where there is no pointer, and the short ones have no room for a name. */
+function Steps({ lane }: { lane: Lane }) {
+  const words = useBarWords();
+  return (
+    <ul className={css.steps}>
+      {lane.bars.map((bar) => (
+        <li key={`${bar.state}${bar.start}`}>{words(bar)}</li>
+      ))}
+    </ul>
+  );
+}
+
+/** lengthOf is what somebody wants to know of a lane: how long its step goes on or went on, or how long all of them took. */
+function lengthOf(lane: Lane, now: number): number {
+  if (lane.since !== undefined) {
+    return now - lane.since;
+  }
+  const last = lane.bars.at(-1);
+  return lane.state === 'done' ? lane.spent : last ? last.end - last.start : 0;
+}
+
+/** useBarWords says what a bar shows. */
+function useBarWords(): (bar: Bar) => string {
   const { t } = useTranslation();
   const { language, zone } = useSettings();
-  const values = {
-    length: formatDuration(bar.end - bar.start, language),
-    start: formatClock(bar.start, language, zone),
+  return (bar) => {
+    const values = {
+      length: formatDuration(bar.end - bar.start, language),
+      start: formatClock(bar.start, language, zone),
+    };
+    return bar.state === 'waiting'
+      ? t('operation.waitBar', values)
+      : t('operation.stepBar', { step: bar.step, ...values });
   };
-  const words =
-    bar.state === 'waiting' ? t('operation.waitBar', values) : t('operation.stepBar', { step: bar.step, ...values });
+}
+
+function BarLine({ bar, timeline }: { bar: Bar; timeline: Timeline }) {
+  const words = useBarWords()(bar);
   const [from, to] = [place(timeline, bar.start), place(timeline, bar.end)];
   return (
     <li className={`${css.bar} ${css[bar.state]}`} style={{ left: `${from}%`, width: `${to - from}%` }} title={words}>

@@ -2,10 +2,10 @@
 import { useTranslation } from 'react-i18next';
 import { Link } from 'wouter';
 import type { Operation } from '../../gen/ichor/v1alpha1/operation_pb';
-import { phaseKey } from '../../lib/operations';
+import { actionOf, phaseKey } from '../../lib/operations';
 import { clusterPath, operationPath, refKey } from '../../lib/refs';
-import { kindKey } from '../../lib/rights';
 import { operationMark } from '../../lib/state';
+import { kindWords } from '../../parts/kind';
 import { Mark } from '../../parts/Mark';
 import { Progress } from '../../parts/Progress';
 import { reasonWords } from '../../parts/reason';
@@ -49,7 +49,7 @@ export function Name({ operation }: { operation: Operation }) {
   return (
     <div className={css.cell}>
       {operation.ref && <Link href={operationPath(operation.ref)}>{operation.ref.name}</Link>}
-      <span className={css.quiet}>{t(`kind.${kindKey(operation.kind)}`)}</span>
+      <span className={css.quiet}>{kindWords(t, operation.kind, actionOf(operation))}</span>
     </div>
   );
 }

@@ -3,6 +3,7 @@ import { useTranslation } from 'react-i18next';
 import { useSession } from '../../app/hub';
 import { useTitle } from '../../app/Shell';
 import type { NamespaceRights } from '../../gen/ichor/v1alpha1/hub_pb';
+import { anyRight } from '../../lib/rights';
 import { Fact, Facts } from '../../parts/Facts';
 import { Page, Quiet, Section } from '../../parts/Section';
 import { Table } from '../../parts/Table';
@@ -15,6 +16,7 @@ export function SessionPage() {
   const { t } = useTranslation();
   const { hub, session } = useSession();
   useTitle(t('session.title'));
+  const rights = session.rights.filter(anyRight);
   const method = methods.find((each) => each === session.method) ?? 'other';
   return (
     <Page>
@@ -30,8 +32,8 @@ export function SessionPage() {
           <Fact name={t('session.version')}>{hub.version}</Fact>
         </Facts>
       </Section>
-      <Section title={t('session.rights')} bare={session.rights.length > 0}>
-        {session.rights.length === 0 ? <Quiet>{t('session.readOnly')}</Quiet> : <RightsTable rights={session.rights} />}
+      <Section title={t('session.rights')} bare={rights.length > 0}>
+        {rights.length === 0 ? <Quiet>{t('session.nothing')}</Quiet> : <RightsTable rights={rights} />}
       </Section>
     </Page>
   );
@@ -47,7 +49,7 @@ function RightsTable({ rights }: { rights: readonly NamespaceRights[] }) {
       columns={[
         { title: t('session.namespace'), cell: (row) => row.namespace || t('session.everyNamespace') },
         { title: t('session.may'), cell: (row) => <May rights={row} /> },
-        { title: t('session.start'), cell: (row) => row.start.join(', ') || t('app.none') },
+        { title: t('session.mayStart'), cell: (row) => row.start.join(', ') || t('app.none') },
       ]}
     />
   );

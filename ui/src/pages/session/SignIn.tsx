@@ -29,14 +29,14 @@ export function SignIn({ hub, expired, error, again }: Props) {
   return (
     <main className={css.page}>
       <h1>{t('signIn.title', { hub: hub?.name || 'Ichor hub' })}</h1>
-      <Why code={new URLSearchParams(search).get('error')} expired={expired} error={error} />
+      <Why expired={expired} error={error} />
       {error && <Button onClick={() => again?.()}>{t('app.reload')}</Button>}
       {ways?.oidc && (
         <a className={css.provider} href={loginPath(from)}>
           {t('signIn.oidc', { issuer: ways.oidc.issuer.replace(/^https?:\/\//, '') })}
         </a>
       )}
-      {ways?.token && <WithToken to={from} />}
+      {ways?.token && <WithToken to={from} first={!ways.oidc} />}
       {ways?.link && (
         <section className={css.way}>
           <p>{t('signIn.link')}</p>
@@ -48,15 +48,7 @@ export function SignIn({ hub, expired, error, again }: Props) {
   );
 }
 
-function Why({
-  code,
-  expired,
-  error,
-}: {
-  code: string | null;
-  expired: boolean | undefined;
-  error: { message: string } | undefined;
-}) {
+function Why({ expired, error }: { expired: boolean | undefined; error: { message: string } | undefined }) {
   const { t } = useTranslation();
   if (error) {
     return (
@@ -65,20 +57,11 @@ function Why({
       </Notice>
     );
   }
-  if (code) {
-    const known = code === 'link' || code === 'token' || code === 'expired';
-    return (
-      <Notice
-        mark="person"
-        role="alert"
-        title={known ? t(`signIn.error.${code}`) : t('signIn.error.other', { code })}
-      />
-    );
-  }
   return expired ? <Notice mark="person" role="status" title={t('signIn.error.expired')} /> : null;
 }
 
-function WithToken({ to }: { to: string }) {
+/** WithToken signs in with a token; it is not what most people want where there is an identity provider. */
+function WithToken({ to, first }: { to: string; first: boolean }) {
   const { t } = useTranslation();
   const [token, setToken] = useState('');
   const signIn = useMutation({ mutationFn: signInWithToken, onSuccess: () => window.location.assign(to) });
@@ -98,7 +81,7 @@ function WithToken({ to }: { to: string }) {
         )}
       </Field>
       {refused && signIn.error?.message && <p lang="en">{signIn.error.message}</p>}
-      <Button type="submit" look="primary">
+      <Button type="submit" look={first ? 'primary' : 'plain'}>
         {t(signIn.isPending ? 'signIn.signingIn' : 'signIn.withToken')}
       </Button>
     </form>
