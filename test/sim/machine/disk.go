@@ -128,12 +128,13 @@ type Snapshot struct {
 func (m *Machine) Save() (Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := Snapshot{Slots: m.disk.slots, Running: m.disk.running, Next: m.disk.next, Meta: cloneMeta(m.disk.meta), Parts: m.saveParts()}
+	s := Snapshot{Slots: m.disk.slots, Running: m.disk.running, Next: m.disk.next, Meta: cloneMeta(m.disk.meta)}
 	if m.state.APIUp {
 		s.BootID, s.Starts = m.state.BootID, m.starts
 	}
 	var err error
 	s.Config, s.ActiveConfig, err = m.config.save(m.env.Configs.of(m.Identity))
+	s.Parts = m.saveParts()
 	return s, err
 }
 

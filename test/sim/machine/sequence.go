@@ -250,9 +250,9 @@ func (m *Machine) wake(s *sequence) {
 	m.state.BootID = uuid.NewString()
 	m.state.APIUp, m.state.Stage, m.state.Ready = true, runtime.MachineStageBooting, false
 	m.config.boot()
-	m.bootParts()
 	m.starts = Starts{System: m.env.Clock.Now()}
 	m.events.status(m.state)
+	m.bootParts()
 }
 
 // services brings up etcd, then the kubelet, then readiness.

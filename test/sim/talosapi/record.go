@@ -129,8 +129,6 @@ func otherArguments(req any) map[string]string {
 		return map[string]string{"service": r.GetId()}
 	case *machineapi.ServiceRestartRequest:
 		return map[string]string{"service": r.GetId()}
-	case *machineapi.ImagePullRequest:
-		return map[string]string{"image": r.GetReference(), "store": "CRI/" + r.GetNamespace().String()}
 	case *machineapi.ReadRequest:
 		return map[string]string{"path": r.GetPath()}
 	case *cosiv1alpha1.GetRequest:
@@ -139,6 +137,8 @@ func otherArguments(req any) map[string]string {
 		return map[string]string{"type": r.GetType()}
 	case *cosiv1alpha1.WatchRequest:
 		return map[string]string{"type": r.GetType(), "id": r.GetId()}
+	case *machineapi.ImagePullRequest:
+		return map[string]string{"image": r.GetReference(), "store": "CRI/" + r.GetNamespace().String()}
 	}
 	return nil
 }

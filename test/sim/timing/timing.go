@@ -101,8 +101,9 @@ func (t Timings) Scaled(speed float64) Timings {
 
 func (t *Timings) fields() []*time.Duration {
 	return []*time.Duration{
-		&t.Pull, &t.Install, &t.Stop, &t.Boot, &t.FailedBoot, &t.EtcdJoin, &t.Kubelet, &t.Settle, &t.StaticPod, &t.BackOff,
+		&t.Pull, &t.Install, &t.Stop, &t.Boot, &t.FailedBoot, &t.EtcdJoin, &t.Kubelet, &t.Settle,
 		&t.Election, &t.EtcdTimeout, &t.PodTermination, &t.PodStart, &t.Drain, &t.EvictionRetry, &t.NodeMonitorGrace,
+		&t.StaticPod, &t.BackOff,
 	}
 }
 
