@@ -221,7 +221,7 @@ func partName(part component.Part) string {
 
 // launch starts a part: its image has to be there, and it must not end at once.
 func (m *Machine) launch(ctx context.Context, part component.Part, store Store, takes time.Duration) error {
-	if !m.hasLocked(store, part.Image) {
+	if part.Image != "" && !m.hasLocked(store, part.Image) { // A config may ask for none.
 		if _, err := m.Pull(ctx, store, part.Image); err != nil {
 			return failure{reason: reasonPull, err: err}
 		}
