@@ -73,6 +73,9 @@ func Rejected(err error) bool {
 	return rejected
 }
 
+// noAnswer are the words for a machine that does not answer.
+const noAnswer = "no answer"
+
 // etcdWords begin what an etcd member itself says of its trouble.
 const etcdWords = "etcdserver: "
 
@@ -89,7 +92,7 @@ func explain(err error) (words string, rejected bool) {
 	}
 	switch s.Code() { //nolint:exhaustive // The rest is told as it is.
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		return "no answer", false
+		return noAnswer, false
 	case codes.Unauthenticated:
 		return s.Code().String() + ": " + s.Message(), true
 	}

@@ -65,6 +65,9 @@ type Writer interface {
 
 	// Reboot asks for a reboot and returns when that is accepted. It must not be repeated without a look at the boot ID.
 	Reboot(ctx context.Context, address string, mode v1alpha1.RebootMode) error
+
+	// Shutdown asks a machine to power off, without a drain, and returns when that is accepted. Nothing tells that it is off but its silence.
+	Shutdown(ctx context.Context, address string) error
 }
 
 // Stages of a machine that decisions depend on, as the resource MachineStatus names them.

@@ -27,6 +27,9 @@ type Talos struct {
 	// Rebooted is called after a machine has booted, if it is set.
 	Rebooted func(address string, now talos.Machine)
 
+	// PoweredOff is called after a machine has powered off, if it is set.
+	PoweredOff func(address string)
+
 	mu       sync.Mutex
 	machines map[string]*machine
 }
@@ -75,7 +78,7 @@ func (t *Talos) ExitWith(address string, code int32) {
 	t.machines[address].exitCode = code
 }
 
-// Hang makes a machine hear of reboots and stay in a stage from then on, until it is power-cycled.
+// Hang makes a machine hear of reboots and shutdowns and stay in a stage from then on, until it is power-cycled.
 func (t *Talos) Hang(address string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
