@@ -69,6 +69,17 @@ const (
 	// patch as the cordon; an operation uncordons only what it cordoned.
 	CordonedByAnnotation = "ichor.maesh.dev/cordoned-by"
 
+	// PowerAnnotation on a TalosCluster says how far a planned shutdown of it is: Stopping, Stopped or Starting. It is not there on a
+	// cluster that runs. The hub writes it, with the next two; it moves with the object.
+	PowerAnnotation = "ichor.maesh.dev/power"
+
+	// StoppedByAnnotation on a TalosCluster names the operation (namespace/name) that stops the cluster, or has. Nodes that this
+	// operation cordoned are given back when the cluster is started.
+	StoppedByAnnotation = "ichor.maesh.dev/stopped-by"
+
+	// StoppedAtAnnotation on a TalosCluster is when that operation ended, or while it goes on, when it began to power machines off.
+	StoppedAtAnnotation = "ichor.maesh.dev/stopped-at"
+
 	// StorageReplicasAnnotation on a Node of a target is written by a storage operator there: how many replicas of volumes the Node
 	// holds. Where it is, an operation moves the replicas off the Node before it drains it.
 	StorageReplicasAnnotation = "ichor.maesh.dev/storage-replicas"

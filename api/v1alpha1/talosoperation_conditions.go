@@ -67,6 +67,9 @@ const (
 
 	// ControlPlanesReadyGate waits until every other control plane is ready.
 	ControlPlanesReadyGate = "ControlPlanesReady"
+
+	// MachinesPoweredOnGate waits until every machine of a cluster that was stopped answers again. People power them on.
+	MachinesPoweredOnGate = "MachinesPoweredOn"
 )
 
 // Gates that refuse. They are named in refusals and may be named in spec.overrides where the refusal says so.
@@ -101,6 +104,15 @@ const (
 
 	// QuorumGate refuses when taking a control plane away costs etcd its quorum for certain, as with two members.
 	QuorumGate = "Quorum"
+
+	// ClusterRunningGate refuses to work on a cluster that was stopped on purpose, until it is started.
+	ClusterRunningGate = "ClusterRunning"
+
+	// ClusterStoppedGate refuses to start a cluster that no operation has stopped.
+	ClusterStoppedGate = "ClusterStopped"
+
+	// SnapshotStorageGate refuses to take a snapshot of etcd where none can be stored.
+	SnapshotStorageGate = "SnapshotStorage"
 )
 
 // Gates that refuse a request to the hub's service before anything is written. Operations that are made in other ways do not meet them:

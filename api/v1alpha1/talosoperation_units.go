@@ -48,6 +48,18 @@ const (
 
 	// UncordoningStep makes the Node schedulable again, if this operation cordoned it.
 	UncordoningStep OperationStep = "Uncordoning"
+
+	// ShuttingDownStep has asked for the shutdown and waits until the machine is off.
+	ShuttingDownStep OperationStep = "ShuttingDown"
+
+	// StayingOffStep waits until a machine that is off has stayed so for a while.
+	StayingOffStep OperationStep = "StayingOff"
+
+	// SnapshottingStep stores a snapshot of etcd.
+	SnapshottingStep OperationStep = "Snapshotting"
+
+	// CordoningStep cordons every Node of the cluster.
+	CordoningStep OperationStep = "Cordoning"
 )
 
 // ErrorClass says what a failed call means for the step.

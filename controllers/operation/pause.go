@@ -5,10 +5,12 @@ package operation
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/controllers/operation/window"
 )
 
@@ -73,6 +75,9 @@ func (r *Reconciler) heldBack(s *scope) *pause {
 
 // outsideWindow waits for a maintenance window. A machine in hand is finished first, and the lock is free until the next one.
 func outsideWindow(s *scope, now time.Time) *pause {
+	if !s.needsWindow() {
+		return nil
+	}
 	state, err := window.At(s.Cluster.Spec.MaintenanceWindows, now)
 	switch {
 	case err != nil:
@@ -86,6 +91,25 @@ func outsideWindow(s *scope, now time.Time) *pause {
 	}
 	return &pause{reason: v1alpha1.WaitingForWindowReason, releases: true, message: fmt.Sprintf(
 		"the next maintenance window of TalosCluster %s opens at %s", s.Cluster.Name, state.Changes.UTC().Format(time.RFC3339))}
+}
+
+// needsWindow says whether a window has to be open for what the operation does next.
+func (s *scope) needsWindow() bool {
+	switch s.traits.Windows {
+	case plan.WindowsNever:
+		return false
+	case plan.WindowsToBegin:
+		return !s.tookAway()
+	case plan.WindowsThroughout:
+	}
+	return true
+}
+
+// tookAway says whether the operation has begun to take a machine away, whatever became of that.
+func (s *scope) tookAway() bool {
+	return slices.ContainsFunc(s.op.Status.Machines, func(unit v1alpha1.UnitStatus) bool {
+		return slices.ContainsFunc(unit.Steps, func(step v1alpha1.StepRecord) bool { return s.disruptive(step.Stage) })
+	})
 }
 
 func stepFailed(s *scope) *pause {

@@ -116,14 +116,15 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 		s.steps[step.Name] = step
 	}
 	s.traits = s.executor.Traits(s.op.Spec)
-	s.plan, s.refusals = s.executor.Plan(s.planFacts(r.Clock.Now()))
+	s.plan, s.refusals = plan.Judge(s.executor, s.planFacts(r.Clock.Now()))
 	s.stages = s.plan.Stages
 	s.kind = kind.Scope{
-		Owner:    s.key.String(),
+		Owner: s.key.String(), OperationID: lock.OperationID(s.op), StoppedBy: s.Cluster.StoppedBy(),
 		Spec:     s.op.Spec,
 		Target:   s.target(),
 		Cluster:  s.Target(),
 		Machines: len(s.Machines),
+		Approved: s.Approved(),
 		Blind:    s.traits.RecordOptional && s.planFacts(r.Clock.Now()).Overridden(v1alpha1.TargetReachableGate),
 		Guard:    r.Locks.Guard(s.clusterKey(), lock.Operation(s.op)),
 	}
@@ -189,7 +190,7 @@ func (r *Reconciler) deleted(ctx context.Context, s *scope) (gone bool, err erro
 	case s.Cluster != nil && s.executor == nil && s.unfinished():
 		s.blocked = explain("this hub does not know the kind, and cannot settle it", s.wayOut("upgrade the hub"))
 		return false, nil
-	case s.Cluster != nil && s.unfinished() && !statusLost(s.op):
+	case s.Cluster != nil && (s.unfinished() || s.takesBack()) && !statusLost(s.op):
 		if settled, err := r.settleForGood(ctx, s); err != nil || !settled {
 			return false, err
 		}
@@ -220,6 +221,7 @@ func (r *Reconciler) settleForGood(ctx context.Context, s *scope) (settled bool,
 		return s.why != nil && s.why.leaves, err
 	}
 	s.givingUp = true
+	s.reopen()
 	if r.settle(s) {
 		return true, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -157,10 +158,12 @@ func (r *Reconciler) recording(s *scope, stage string, do func(context.Context) 
 	}
 }
 
-// unanswered says whether the API server did not answer, which is what may be done without. Whatever it answered counts.
+// unanswered says whether the API server did not answer, which is what may be done without. Whatever it answered counts, but that it
+// cannot answer: without a quorum of etcd it says no more.
 func unanswered(err error) bool {
 	var answer apierrors.APIStatus
-	return !errors.Is(err, errOvertaken) && !errors.As(err, &answer) && !errors.Is(err, guard.ErrNotAllowed) && !errors.Is(err, guard.ErrUndecided)
+	answered := errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError
+	return !errors.Is(err, errOvertaken) && !answered && !errors.Is(err, guard.ErrNotAllowed) && !errors.Is(err, guard.ErrUndecided)
 }
 
 // errOvertaken means that the record is not the one that this operation may write over.

@@ -3,6 +3,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -131,7 +132,7 @@ func (r *Reconciler) nextControlPlane(s *scope, pending []*v1alpha1.TalosMachine
 	if !fresh {
 		return ""
 	}
-	return plan.Order(pending, view.Leader())[0]
+	return plan.Order(pending, cmp.Or(view.Leader(), s.Cluster.Status.EtcdLeader))[0] // Without a quorum there is none: the last one counts.
 }
 
 func (s *scope) controlPlaneInHand(stage plan.Stage) bool {

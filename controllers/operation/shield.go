@@ -26,6 +26,7 @@ func (r *Reconciler) shield(ctx context.Context, s *scope) error {
 		} else if annotations[v1alpha1.UnsafeAnnotation] == s.op.Name {
 			delete(annotations, v1alpha1.UnsafeAnnotation)
 		}
+		s.markPower(annotations, r.Clock.Now())
 	})
 	if err == nil {
 		memory.shielded = wanted
@@ -36,6 +37,7 @@ func (r *Reconciler) shield(ctx context.Context, s *scope) error {
 // unshield takes back what shield did, and nothing that anybody else put there.
 func (r *Reconciler) unshield(ctx context.Context, s *scope) error {
 	return r.annotateCluster(ctx, s, func(annotations map[string]string) {
+		s.settlePower(annotations, r.Clock.Now())
 		if annotations[v1alpha1.BlockMoveAnnotation] == shieldOf(s.op) {
 			delete(annotations, v1alpha1.BlockMoveAnnotation)
 		}

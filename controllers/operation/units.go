@@ -119,6 +119,11 @@ func (r *Reconciler) apply(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus,
 			s.park(unit, now)
 			return
 		}
+		if early := s.after(unit, action) - now.Sub(unit.StepStartTime.Time); early > 0 {
+			s.comeBack(early)
+			s.work(unit)
+			return
+		}
 		s.finish(unit, stage, now)
 	case kind.Park:
 		s.park(unit, now)
@@ -136,8 +141,8 @@ func (r *Reconciler) pass(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 	}
 	view, fresh := r.view(s)
 	in := gate.Input{
-		Entering: entering,
-		Cluster:  s.Cluster, Machines: s.Approved(), Machine: s.Machine(unit.Name), View: view,
+		Stage: stage, Entering: entering,
+		Cluster: s.Cluster, Machines: s.Approved(), Machine: s.Machine(unit.Name), View: view,
 		Away: s.away(stage), MaxUnavailable: s.maxUnavailable(), Overrides: s.op.Spec.Overrides, Traits: s.traits,
 	}
 	var wait gate.Wait
@@ -172,7 +177,7 @@ func (r *Reconciler) wait(s *scope, unit v1alpha1.UnitStatus, action kind.Action
 		s.work(unit)
 		return
 	}
-	if unit.Step == "" || action.Reason != "" {
+	if (unit.Step == "" && action.Step == "") || action.Reason != "" {
 		s.waiting = append(s.waiting, gate.Wait{Gate: cmp.Or(action.Reason, v1alpha1.StartingReason), Message: action.Message})
 		return
 	}
@@ -182,6 +187,14 @@ func (r *Reconciler) wait(s *scope, unit v1alpha1.UnitStatus, action kind.Action
 	}
 	r.timeout(s, unit, action.Message, now)
 	s.work(unit)
+}
+
+// after is how long a unit has to have been in its step before its stage is over. Who shortens the deadline of the step shortens that.
+func (s *scope) after(unit v1alpha1.UnitStatus, action kind.Action) time.Duration {
+	if deadline := s.steps[unit.Step].Timeout; deadline > 0 {
+		return min(action.After, deadline)
+	}
+	return action.After
 }
 
 // timeout fails a unit whose step has been waiting beyond its deadline, says what a long wait is for, and comes back in time.

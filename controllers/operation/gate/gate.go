@@ -58,6 +58,9 @@ type Input struct {
 	// Machine is the one that is meant to go away.
 	Machine *v1alpha1.TalosMachine
 
+	// Stage is the stage that would take it away; it may leave gates out.
+	Stage plan.Stage
+
 	// Entering is set when the machine is about to be begun with, and not when it is about to be rebooted.
 	Entering bool
 
@@ -101,7 +104,7 @@ var gates = []gate{
 // Check asks every gate that is not overridden.
 func Check(in Input) Wait {
 	for _, g := range gates {
-		if in.overrides(g.name) {
+		if in.overrides(g.name) || !in.Stage.Asks(g.name) {
 			continue
 		}
 		if message := g.check(in); message != "" {
@@ -115,7 +118,7 @@ func Check(in Input) Wait {
 func Bypassed(in Input) []Wait {
 	var list []Wait
 	for _, g := range gates {
-		if !in.overrides(g.name) {
+		if !in.overrides(g.name) || !in.Stage.Asks(g.name) {
 			continue
 		}
 		if message := g.check(in); message != "" {

@@ -63,8 +63,17 @@ type Scope struct {
 	// Cluster names the target for the adapters.
 	Cluster target.Target
 
+	// OperationID is the operation's identity; names are used again.
+	OperationID string
+
+	// StoppedBy is the operation, as namespace/name, that has stopped the cluster on purpose; empty if none has.
+	StoppedBy string
+
 	// Machines counts the machines of the target.
 	Machines int
+
+	// Approved are the machines of the target that the hub may touch, for stages that are about all of them.
+	Approved []*v1alpha1.TalosMachine
 
 	// Blind lets machines go although the Kubernetes API does not tell of them: somebody has overridden gate TargetReachable.
 	Blind bool
@@ -83,9 +92,11 @@ type Unit struct {
 
 // Observation is one look at a unit. Two observations of the same state are equal.
 type Observation struct {
-	// Talos is what the Talos API tells; TalosTrouble says why it tells nothing.
+	// Talos is what the Talos API tells; TalosTrouble says why it tells nothing. TalosSilent is set where nobody answered at all, as of a
+	// machine that is off.
 	Talos        talos.Machine
 	TalosTrouble string
+	TalosSilent  bool
 
 	// Etcd is what the etcd member tells; nil for a worker. EtcdTrouble says why it tells nothing.
 	Etcd        *talos.Etcd
@@ -182,6 +193,9 @@ type Action struct {
 
 	// ConfigHash is persisted with the claim of a step that brings another machine config: what it shall be, whatever is declared since.
 	ConfigHash string
+
+	// After holds back the end of a unit's stage until the unit has been in its step for so long, without a break.
+	After time.Duration
 
 	// RetryStep is where a retry begins after a failure, if not at the failed step.
 	RetryStep v1alpha1.OperationStep

@@ -48,28 +48,35 @@ func (s Stage) Groups(machines []*v1alpha1.TalosMachine, maxUnavailable int) [][
 // LiveGates are the gates that are judged when an operation of the plan starts, since they need a look at the target, in the order in which
 // they are asked.
 func (p Plan) LiveGates(cluster *v1alpha1.TalosCluster, machines []*v1alpha1.TalosMachine) []string {
-	controlPlanes, workers := p.disrupted(machines, v1alpha1.ControlPlaneRole), p.disrupted(machines, v1alpha1.WorkerRole)
-	if len(controlPlanes)+len(workers) == 0 {
-		return nil
+	takes := func(gate string, roles ...v1alpha1.MachineRole) bool {
+		return slices.ContainsFunc(roles, func(role v1alpha1.MachineRole) bool { return len(p.disrupted(machines, role, gate)) > 0 })
 	}
+	controlPlane, worker := v1alpha1.ControlPlaneRole, v1alpha1.WorkerRole
+	disruptive := takes("", controlPlane, worker)
 	var gates []string
 	for _, gate := range []struct {
 		name   string
 		judged bool
 	}{
-		{v1alpha1.WaitingForWindowReason, len(cluster.Spec.MaintenanceWindows) > 0},
-		{v1alpha1.ControlPlaneTransitioningReason, len(controlPlanes) > 0},
-		{v1alpha1.TargetOwnedGate, true},
-		{v1alpha1.MachinesDiscoveredGate, true},
-		{v1alpha1.TargetReachableGate, true},
-		{v1alpha1.EtcdHealthyGate, len(controlPlanes) > 0},
-		{v1alpha1.ControlPlanesReadyGate, len(controlPlanes) > 0},
-		{v1alpha1.WorkersAvailableGate, len(workers) > 0},
-		{v1alpha1.MachineSettledGate, true},
+		{v1alpha1.WaitingForWindowReason, disruptive && len(cluster.Spec.MaintenanceWindows) > 0},
+		{v1alpha1.ControlPlaneTransitioningReason, takes(v1alpha1.ControlPlaneTransitioningReason, controlPlane)},
+		{v1alpha1.TargetOwnedGate, disruptive},
+		{v1alpha1.MachinesDiscoveredGate, takes(v1alpha1.MachinesDiscoveredGate, controlPlane, worker)},
+		{v1alpha1.TargetReachableGate, takes(v1alpha1.TargetReachableGate, controlPlane, worker)},
+		{v1alpha1.EtcdHealthyGate, takes(v1alpha1.EtcdHealthyGate, controlPlane)},
+		{v1alpha1.ControlPlanesReadyGate, takes(v1alpha1.ControlPlanesReadyGate, controlPlane)},
+		{v1alpha1.WorkersAvailableGate, takes(v1alpha1.WorkersAvailableGate, worker)},
+		{v1alpha1.MachineSettledGate, takes(v1alpha1.MachineSettledGate, controlPlane, worker)},
+		{v1alpha1.MachinesPoweredOnGate, false},
 	} {
-		if gate.judged {
+		if gate.judged || p.asksItself(gate.name) {
 			gates = append(gates, gate.name)
 		}
 	}
 	return gates
+}
+
+// asksItself says whether a stage that takes nothing away asks a gate by itself.
+func (p Plan) asksItself(gate string) bool {
+	return slices.ContainsFunc(p.Stages, func(stage Stage) bool { return !stage.Disruptive && slices.Contains(stage.Gates, gate) })
 }

@@ -37,10 +37,44 @@ type Traits struct {
 	// RecordOptional kinds go on without the record on the target where its Kubernetes API is down: they are how it comes back.
 	RecordOptional bool
 
+	// Windows says for what of the operation a maintenance window has to be open, where the target has any.
+	Windows Windows
+
+	// Power is what becomes of the power of the whole cluster. The engine writes it on the TalosCluster.
+	Power Power
+
 	// StartVerb is the subresource of talosoperations on which who starts one, or retries it, needs the verb start. The service asks for
 	// it before it writes anything, and the admission policy holds everybody else to it.
 	StartVerb string
 }
+
+// Windows says for what a maintenance window has to be open.
+type Windows string
+
+const (
+	// WindowsThroughout is for work that waits between two machines until a window opens again.
+	WindowsThroughout Windows = ""
+
+	// WindowsToBegin is for work that is better finished than left half-way: once it has taken a machine away, it goes on.
+	WindowsToBegin Windows = "ToBegin"
+
+	// WindowsNever is for work that takes nothing away.
+	WindowsNever Windows = "Never"
+)
+
+// Power is what becomes of the power of a whole cluster.
+type Power string
+
+const (
+	// PowerStays is for operations after which the cluster runs as before.
+	PowerStays Power = ""
+
+	// PowerOff is for those that end with every machine off.
+	PowerOff Power = "Off"
+
+	// PowerOn is for those that take a cluster which was stopped back into service.
+	PowerOn Power = "On"
+)
 
 // Facts are what a plan is made from: objects of the management cluster, with the time at which they were read.
 type Facts struct {
@@ -113,14 +147,14 @@ type Change struct {
 	Diff string
 }
 
-// DisruptedControlPlanes are the control planes that the plan takes away, in order. Without any, an operation is worker-only work, which
-// is exempt from the rule that an even number of control planes may be a replacement under way.
+// DisruptedControlPlanes are the control planes that the plan takes away in stages that ask whether one of them is under replacement, in
+// order. Without any, an operation is worker-only work, or exempt, from the rule that an even number of control planes may be such.
 func (p Plan) DisruptedControlPlanes(machines []*v1alpha1.TalosMachine) []string {
-	return p.disrupted(machines, v1alpha1.ControlPlaneRole)
+	return p.disrupted(machines, v1alpha1.ControlPlaneRole, v1alpha1.ControlPlaneTransitioningReason)
 }
 
-// disrupted are the machines of a role that the plan takes away, in order.
-func (p Plan) disrupted(machines []*v1alpha1.TalosMachine, role v1alpha1.MachineRole) []string {
+// disrupted are the machines of a role that the plan takes away in stages that ask a gate, or in all if none is named, in order.
+func (p Plan) disrupted(machines []*v1alpha1.TalosMachine, role v1alpha1.MachineRole, gate string) []string {
 	roles := map[string]v1alpha1.MachineRole{}
 	for _, machine := range machines {
 		roles[machine.Name] = machine.Spec.Role
@@ -128,7 +162,7 @@ func (p Plan) disrupted(machines []*v1alpha1.TalosMachine, role v1alpha1.Machine
 	var names []string
 	for _, stage := range p.Stages {
 		for _, name := range stage.Machines {
-			if stage.Disruptive && roles[name] == role && !slices.Contains(names, name) {
+			if stage.Disruptive && (gate == "" || stage.Asks(gate)) && roles[name] == role && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -152,10 +186,20 @@ type Stage struct {
 	// Disruptive stages take machines away: gates and the budget of unavailable machines apply.
 	Disruptive bool
 
+	// Gates are the gates that the stage asks; nil means all of them where it is disruptive. A stage that is not asks those that it names
+	// by itself.
+	Gates []string
+
+	// TakenBack stages without machines leave something on the target that goes where the operation is deleted before it is over.
+	TakenBack bool
+
 	// Unsafe stages must not be left half-way by anybody: from their beginning until the next stage that is safe, the target is this
 	// operation's alone, whatever becomes of its lock.
 	Unsafe bool
 }
+
+// Asks says whether a disruptive stage asks a gate.
+func (s Stage) Asks(gate string) bool { return s.Gates == nil || slices.Contains(s.Gates, gate) }
 
 // Batch says how many units of a stage go at once.
 type Batch struct {

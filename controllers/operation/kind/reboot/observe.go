@@ -26,7 +26,7 @@ func (s Sequence) observeTalos(ctx context.Context, scope kind.Scope, unit kind.
 		return
 	}
 	if seen.Talos, err = reader.Machine(ctx, unit.Machine.Spec.Address); err != nil {
-		seen.TalosTrouble = talos.Trouble(err)
+		seen.TalosTrouble, seen.TalosSilent = talos.Trouble(err), talos.Silent(err)
 		return
 	}
 	if unit.Machine.Spec.Role != v1alpha1.ControlPlaneRole {
