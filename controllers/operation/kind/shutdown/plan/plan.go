@@ -144,7 +144,7 @@ func byRole(machines []*v1alpha1.TalosMachine, role v1alpha1.MachineRole) []stri
 
 func stopWarnings(facts plan.Facts) []plan.Warning {
 	name := facts.Spec.ClusterName
-	warnings := []plan.Warning{{OutageWarning, fmt.Sprintf(
+	warnings := []plan.Warning{{Code: OutageWarning, Message: fmt.Sprintf(
 		"every workload stops, and the Kubernetes API goes away, until people power the machines on again, and: ichor cluster start %s", name)}}
 	if facts.Spec.Shutdown.Snapshot == v1alpha1.ShutdownSnapshotNone {
 		warnings = append(warnings, plan.Warning{Code: plan.NoSnapshotWarning, Message: "no snapshot of etcd is taken: what is on the disks of the control planes is all there is"})
