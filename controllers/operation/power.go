@@ -3,6 +3,7 @@
 package operation
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -24,27 +25,39 @@ func (s *scope) markPower(annotations map[string]string, now time.Time) {
 	}
 }
 
-// settlePower writes down what an operation that lets go of the cluster leaves behind. Once a machine was told to power off, only a start
-// that went through to its end says that the cluster runs.
+// completePower writes down what a planned shutdown has made of the cluster. It does so before status says that the operation is over: from
+// then on others may take the lock, and must know.
+func (r *Reconciler) completePower(ctx context.Context, s *scope) error {
+	if s.traits.Power == plan.PowerStays {
+		return nil
+	}
+	return r.annotateCluster(ctx, s, func(annotations map[string]string) {
+		stopped := annotations[v1alpha1.PowerAnnotation] == string(v1alpha1.ClusterIsStopped) && annotations[v1alpha1.StoppedByAnnotation] == s.key.String()
+		switch {
+		case s.traits.Power == plan.PowerOn:
+			clearPower(annotations)
+		case !stopped:
+			setPower(annotations, v1alpha1.ClusterIsStopped, s.key.String(), r.Clock.Now())
+		}
+	})
+}
+
+// settlePower writes down what an operation that is not over leaves behind when it lets go of the cluster. Once a machine was told to power
+// off, only a start that went through to its end says that the cluster runs.
 func (s *scope) settlePower(annotations map[string]string, now time.Time) {
+	if s.op.Completed() {
+		return
+	}
 	power, ours := v1alpha1.ClusterPower(annotations[v1alpha1.PowerAnnotation]), annotations[v1alpha1.BlockMoveAnnotation] == shieldOf(s.op)
 	deleted := !s.op.DeletionTimestamp.IsZero() && s.op.Annotations[v1alpha1.DeleteForMoveAnnotation] == ""
 	switch {
-	case power == v1alpha1.ClusterStopping && annotations[v1alpha1.StoppedByAnnotation] == s.key.String():
-		switch {
-		case s.op.Completed():
-			setPower(annotations, v1alpha1.ClusterIsStopped, s.key.String(), s.op.Status.CompletionTime.Time)
-		case deleted && (s.tookAway() || statusLost(s.op)):
-			setPower(annotations, v1alpha1.ClusterIsStopped, s.key.String(), now)
-		case deleted:
-			clearPower(annotations)
-		}
 	case power == v1alpha1.ClusterStarting && ours && s.traits.Power == plan.PowerOn:
-		if s.op.Completed() {
-			clearPower(annotations)
-		} else {
-			annotations[v1alpha1.PowerAnnotation] = string(v1alpha1.ClusterIsStopped)
-		}
+		annotations[v1alpha1.PowerAnnotation] = string(v1alpha1.ClusterIsStopped)
+	case power != v1alpha1.ClusterStopping || annotations[v1alpha1.StoppedByAnnotation] != s.key.String() || !deleted:
+	case s.tookAway() || statusLost(s.op):
+		setPower(annotations, v1alpha1.ClusterIsStopped, s.key.String(), now)
+	default:
+		clearPower(annotations)
 	}
 }
 

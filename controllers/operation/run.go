@@ -38,6 +38,9 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 		s.op.Status.CompletedStages = append(s.op.Status.CompletedStages, stage.Name)
 		s.event(v1alpha1.StageCompletedEvent, "Run", "stage %s is over", stage.Name)
 	}
+	if err := r.completePower(ctx, s); err != nil {
+		return err
+	}
 	s.op.Status.Stage = ""
 	s.op.Status.CompletionTime = metav1.NewTime(r.Clock.Now())
 	s.event(v1alpha1.CompletedReason, "Run", "completed")
@@ -269,15 +272,17 @@ func (s *scope) unit(name string) v1alpha1.UnitStatus {
 
 // put writes a unit into status.
 func (s *scope) put(unit v1alpha1.UnitStatus) {
+	for _, list := range []*[]v1alpha1.UnitStatus{&s.op.Status.Machines, &s.op.Status.Units} {
+		for i := range *list {
+			if (*list)[i].Name == unit.Name {
+				(*list)[i] = unit
+				return
+			}
+		}
+	}
 	list := &s.op.Status.Machines
 	if slices.ContainsFunc(s.stages, func(stage plan.Stage) bool { return stage.Whole && stage.Name == unit.Name }) {
 		list = &s.op.Status.Units
-	}
-	for i := range *list {
-		if (*list)[i].Name == unit.Name {
-			(*list)[i] = unit
-			return
-		}
 	}
 	*list = append(*list, unit)
 }
