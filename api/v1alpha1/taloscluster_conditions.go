@@ -15,6 +15,9 @@ const (
 	InternalErrorReason = "InternalError"
 )
 
+// StoppedReason surfaces, instead of the reason of an outage, when a cluster does not answer that was stopped on purpose.
+const StoppedReason = "Stopped"
+
 // TalosCluster's Available condition and corresponding reasons.
 const (
 	// AvailableCondition is True when the hub has all it needs to work on the target: credentials, both APIs, machines.

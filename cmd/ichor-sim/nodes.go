@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"text/tabwriter"
@@ -58,9 +59,9 @@ func roleOf(n control.Node) string {
 
 func newPowerCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
-		Use:       "power on|off CLUSTER NODE",
-		Short:     "Switch a node's power on or off",
-		Args:      cobra.ExactArgs(3),
+		Use:       "power on|off CLUSTER [NODE]",
+		Short:     "Switch the power of a node, or of all nodes of a cluster, on or off",
+		Args:      cobra.RangeArgs(2, 3),
 		ValidArgs: []string{"on", "off"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] != "on" && args[0] != "off" {
@@ -70,7 +71,32 @@ func newPowerCommand(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return client.Power(cmd.Context(), args[1], args[2], args[0] == "on")
+			if len(args) == 3 {
+				return client.Power(cmd.Context(), args[1], args[2], args[0] == "on")
+			}
+			return powerAll(cmd.Context(), client, args[1], args[0] == "on")
 		},
 	}
+}
+
+// powerAll switches every node of a cluster.
+func powerAll(ctx context.Context, client *control.Client, cluster string, on bool) error {
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, n := range nodes {
+		if n.Cluster != cluster {
+			continue
+		}
+		found = true
+		if err := client.Power(ctx, cluster, n.Name, on); err != nil {
+			return err
+		}
+	}
+	if !found {
+		return fmt.Errorf("no cluster is named %q", cluster)
+	}
+	return nil
 }

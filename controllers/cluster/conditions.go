@@ -15,6 +15,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/controllers/targets"
 	"ichor.maesh.dev/hub/controllers/versions"
 )
@@ -53,7 +54,24 @@ func summarize(facts targets.Facts, seen probe, fresh bool, lockHolder string) {
 	setOwned(cluster, seen)
 	setEtcdHealthy(facts, seen)
 	setSpecInSync(facts)
+	excuseStopped(cluster)
 	setAvailable(cluster)
+}
+
+// excuseStopped gives what a planned shutdown brings about another reason than an outage has. What answers although it should not, and
+// whatever else is wrong, keeps its own.
+func excuseStopped(cluster *v1alpha1.TalosCluster) {
+	if power := cluster.Power(); power != v1alpha1.ClusterIsStopped && power != v1alpha1.ClusterStarting {
+		return
+	}
+	for kind, reason := range map[string]string{
+		v1alpha1.KubernetesReachableCondition: v1alpha1.KubernetesNotReachableReason, v1alpha1.TalosReachableCondition: v1alpha1.TalosNotReachableReason,
+		v1alpha1.EtcdHealthyCondition: v1alpha1.EtcdNotHealthyReason,
+	} {
+		if c := meta.FindStatusCondition(cluster.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse && c.Reason == reason {
+			set(cluster, kind, metav1.ConditionFalse, v1alpha1.StoppedReason, "the cluster "+plan.StoppedWords(cluster))
+		}
+	}
 }
 
 func countMachines(facts targets.Facts) {
@@ -275,6 +293,10 @@ func otherSchematic(facts targets.Facts) bool {
 func setAvailable(cluster *v1alpha1.TalosCluster) {
 	for _, needed := range []string{v1alpha1.CredentialsValidCondition, v1alpha1.KubernetesReachableCondition, v1alpha1.TalosReachableCondition} {
 		condition := meta.FindStatusCondition(cluster.Status.Conditions, needed)
+		if condition.Reason == v1alpha1.StoppedReason {
+			set(cluster, v1alpha1.AvailableCondition, metav1.ConditionFalse, v1alpha1.StoppedReason, condition.Message)
+			return
+		}
 		if condition.Status != metav1.ConditionTrue && condition.Reason != v1alpha1.TalosPartlyReachableReason {
 			set(cluster, v1alpha1.AvailableCondition, metav1.ConditionFalse, v1alpha1.NotAvailableReason, needed+": "+condition.Message)
 			return

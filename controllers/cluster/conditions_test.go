@@ -339,6 +339,51 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// Case E8, and worse than saying nothing: to call an outage what somebody has brought about on purpose.
+func TestStoppedOnPurpose(t *testing.T) {
+	const words = `the cluster was stopped on purpose by TalosOperation "default/off" at 2026-01-02T03:04:05Z`
+	for name, row := range map[string]struct {
+		power  string
+		change func(*probe)
+		want   map[string]state
+	}{
+		"everything is off": {"Stopped", func(p *probe) {
+			silence(p, "10.0.0.1", "10.0.1.1")
+			p.kubeTrouble = "no answer"
+		}, map[string]state{
+			"Available": {"False", "Stopped", words}, "KubernetesReachable": {"False", "Stopped", words}, "TalosReachable": {"False", "Stopped", words},
+			"EtcdHealthy": {"False", "Stopped", words},
+		}},
+		"and is being started": {"Starting", func(p *probe) {
+			silence(p, "10.0.0.1", "10.0.1.1")
+			p.kubeTrouble = "no answer"
+		}, map[string]state{"Available": {"False", "Stopped", words}}},
+		"is not yet all off": {"Stopping", func(p *probe) {
+			silence(p, "10.0.0.1", "10.0.1.1")
+			p.kubeTrouble = "no answer"
+		}, map[string]state{"KubernetesReachable": {"False", "NotReachable", "no answer"}}},
+		"one machine answers that should not": {"Stopped", func(p *probe) {
+			silence(p, "10.0.0.1")
+			p.kubeTrouble = "no answer"
+		}, map[string]state{"Available": {"False", "Stopped", words}, "TalosReachable": {"False", "PartlyReachable", "10.0.0.1: no answer"}}},
+		"its credentials are of no use": {"Stopped", func(p *probe) { p.kubeconfig.unusable = true }, map[string]state{"KubernetesReachable": noKube}},
+		"it runs":                       {"Stopped", func(*probe) {}, map[string]state{"Available": available}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			facts, p := seen(t)
+			facts.Cluster.Annotations[v1alpha1.PowerAnnotation], facts.Cluster.Annotations[v1alpha1.StoppedByAnnotation] = row.power, "default/off"
+			facts.Cluster.Annotations[v1alpha1.StoppedAtAnnotation] = "2026-01-02T03:04:05Z"
+			row.change(&p)
+			summarize(facts, p, true, "")
+			for kind, want := range row.want {
+				c := meta.FindStatusCondition(facts.Cluster.Status.Conditions, kind)
+				g.Expect(state{c.Status, c.Reason, c.Message}).To(Equal(want), kind)
+			}
+		})
+	}
+}
+
 // Every condition is there from the first visit, and Unknown is not False. What was observed stays when a look is not fresh.
 func TestConditionsBeforeTheFirstLook(t *testing.T) {
 	g := NewWithT(t)

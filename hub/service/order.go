@@ -51,6 +51,7 @@ func (s *Server) orderOf(order *pb.OperationOrder) (Order, error) {
 	for _, read := range []func() error{
 		func() (err error) { made.Cluster, err = s.clusterOf(order, kind); return err },
 		func() (err error) { made.Spec.Node, err = nodeOf(order, kind); return err },
+		func() (err error) { made.Spec.Shutdown, err = shutdownOf(order, kind); return err },
 		func() (err error) {
 			made.Target, err = targetOf("order.target", order.GetTarget(), kind, planner)
 			return err

@@ -17,6 +17,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	nodeplan "ichor.maesh.dev/hub/controllers/operation/kind/node/plan"
+	shutdownplan "ichor.maesh.dev/hub/controllers/operation/kind/shutdown/plan"
 	talosplan "ichor.maesh.dev/hub/controllers/operation/kind/talos/plan"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/controllers/targets"
@@ -26,6 +27,8 @@ import (
 var planners = map[v1alpha1.OperationKind]plan.Planner{
 	v1alpha1.TalosKind: talosplan.Planner{},
 	v1alpha1.NodeKind:  nodeplan.Planner{},
+
+	v1alpha1.ShutdownKind: shutdownplan.Planner{},
 }
 
 // Service acts on the management API as one user.

@@ -61,7 +61,7 @@ func (s *Service) Plan(ctx context.Context, order Order) (*Start, error) {
 	start := &Start{
 		Order: order, Facts: facts, Observed: s.Now(), Spec: order.Spec, Declared: planner.Narrow(targets.Declared(facts.Cluster)), operations: list.Items,
 	}
-	start.Plan, start.Refusals = planner.Plan(plan.Facts{
+	start.Plan, start.Refusals = plan.Judge(planner, plan.Facts{
 		Spec: start.Spec, Cluster: facts.Cluster, Machines: facts.Machines, Target: over(start.Declared, order.Target), Observed: start.Observed,
 	})
 	start.Plan.Warnings = append(start.Plan.Warnings, start.waits()...)
@@ -157,7 +157,7 @@ func (s *Start) waits() []plan.Warning {
 	}{
 		{plan.ClusterPausedWarning, capi.Paused(s.Facts.CAPICluster), "it is paused in the sense of Cluster API"},
 		{plan.ClusterLockedWarning, cluster.Status.LockHolder != "", "its lock is held by " + cluster.Status.LockHolder},
-		{plan.NotAvailableWarning, available != nil && available.Status == metav1.ConditionFalse, "the hub cannot work on it; see: ichor cluster get " + cluster.Name},
+		{plan.NotAvailableWarning, cluster.Power() == v1alpha1.ClusterRuns && available != nil && available.Status == metav1.ConditionFalse, "the hub cannot work on it; see: ichor cluster get " + cluster.Name},
 	} {
 		if row.waits {
 			warnings = append(warnings, plan.Warning{Code: row.code, Message: fmt.Sprintf("the operation waits for cluster %s: %s", cluster.Name, row.message)})

@@ -13,12 +13,15 @@ import (
 // Command is the command line that starts the same.
 func (s *Start) Command() string {
 	words := []string{"ichor"}
-	if node := s.Spec.Node; node != nil {
-		words = append(words, "node", actionWord(node.Action), node.Machine)
-	} else {
-		words = append(words, "upgrade", string(s.Spec.Kind), s.Plan.Target.TalosVersion)
+	switch node := s.Spec.Node; {
+	case s.Spec.Shutdown != nil:
+		words = append(append(words, shutdownWords(s.Spec)...), "--namespace", s.Order.Cluster.Namespace)
+	case node != nil:
+		words = append(words, "node", actionWord(node.Action), node.Machine, "--namespace", s.Order.Cluster.Namespace, "--cluster", s.Spec.ClusterName)
+	default:
+		words = append(words, "upgrade", string(s.Spec.Kind), s.Plan.Target.TalosVersion,
+			"--namespace", s.Order.Cluster.Namespace, "--cluster", s.Spec.ClusterName)
 	}
-	words = append(words, "--namespace", s.Order.Cluster.Namespace, "--cluster", s.Spec.ClusterName)
 	if node := s.Spec.Node; node != nil && node.RebootMode != "" {
 		words = append(words, "--mode", strings.ToLower(string(node.RebootMode)))
 	}
@@ -74,6 +77,11 @@ func describeOrder(spec v1alpha1.TalosOperationSpec, target v1alpha1.OperationTa
 	what := describe(target)
 	if node := spec.Node; node != nil {
 		what = strings.TrimSpace(fmt.Sprintf("%s of %s %s", node.Action, node.Machine, node.RebootMode))
+	}
+	if shutdown := spec.Shutdown; shutdown != nil {
+		what = strings.TrimSpace(fmt.Sprintf("%s %s", shutdown.Action, map[v1alpha1.ShutdownSnapshot]string{
+			v1alpha1.ShutdownSnapshotTake: "with a snapshot", v1alpha1.ShutdownSnapshotNone: "without a snapshot",
+		}[shutdown.Snapshot]))
 	}
 	if spec.MaxUnavailable != nil {
 		what += ", at most " + spec.MaxUnavailable.String() + " workers at once"

@@ -15,8 +15,10 @@ import (
 )
 
 func newClusterCommand(a *app) *cobra.Command {
-	return group("cluster", "List, import and forget clusters", []string{"clusters"},
-		newClusterListCommand(a), newClusterGetCommand(a), newClusterImportCommand(a), newClusterForgetCommand(a))
+	return group("cluster", "List, import and forget clusters, stop and start them", []string{"clusters"},
+		newClusterListCommand(a), newClusterGetCommand(a), newClusterImportCommand(a), newClusterForgetCommand(a),
+		a.startCommand(a.shutdownOrder("shutdown NAME", "  ichor cluster shutdown prod-1 --no-snapshot --follow")),
+		a.startCommand(a.powerOnOrder("start NAME", "  ichor cluster start prod-1 --follow")))
 }
 
 func newClusterListCommand(a *app) *cobra.Command {

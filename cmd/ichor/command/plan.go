@@ -81,6 +81,9 @@ func purpose(plan *pb.Plan, wanted *pb.OperationOrder) string {
 		}
 		return text
 	}
+	if shutdown := wanted.GetParameters().GetShutdown(); shutdown != nil {
+		return strings.ToLower(shutdown.GetAction()) + " the whole cluster"
+	}
 	if version := plan.GetTarget().GetTalosVersion(); plan.GetKind() == pb.OperationKind_OPERATION_KIND_TALOS && version != "" {
 		return "upgrade Talos to " + version
 	}

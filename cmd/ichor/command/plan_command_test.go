@@ -53,13 +53,19 @@ func TestCommandOfAPlan(t *testing.T) {
 	node := func(mode string) *pb.OperationParameters {
 		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Node{Node: &pb.NodeParameters{Machine: "c1-w-1", Action: "Reboot", RebootMode: mode}}}
 	}
+	power := func(action, snapshot string) *pb.OperationParameters {
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Shutdown{Shutdown: &pb.ShutdownParameters{Action: action, Snapshot: snapshot}}}
+	}
 	for name, order := range map[string]*pb.OperationOrder{
 		"an upgrade": {Kind: pb.OperationKind_OPERATION_KIND_TALOS, Target: &pb.OperationTarget{TalosVersion: "v1.14.1"}},
 		"an upgrade with all that there is": {
 			Kind: pb.OperationKind_OPERATION_KIND_TALOS, Target: &pb.OperationTarget{TalosVersion: "v1.14.1", SchematicId: strings.Repeat("a", 64)},
 			MaxUnavailable: "50%", Overrides: []*pb.GateOverride{{Gate: "WorkersAvailable", Reason: "it's a = test; of $HOME"}},
 		},
-		"a reboot":              {Kind: pb.OperationKind_OPERATION_KIND_NODE, Parameters: node("")},
+		"a reboot": {Kind: pb.OperationKind_OPERATION_KIND_NODE, Parameters: node("")},
+		"a stop": {
+			Kind: pb.OperationKind_OPERATION_KIND_SHUTDOWN, Parameters: power("Stop", "None"), MaxUnavailable: "2",
+		},
 		"a reboot of some kind": {Kind: pb.OperationKind_OPERATION_KIND_NODE, Parameters: node("PowerCycle")},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -112,7 +112,10 @@ func newNodeCommand(a *app) *cobra.Command {
 // newPlanCommand has a command for each order, that shows what it would do.
 func newPlanCommand(a *app) *cobra.Command {
 	var children []*cobra.Command
-	for _, o := range []*order{a.talosOrder("talos VERSION", "  ichor operation plan talos v1.14.1 --cluster prod-1"), a.rebootOrder("reboot MACHINE")} {
+	for _, o := range []*order{
+		a.talosOrder("talos VERSION", "  ichor operation plan talos v1.14.1 --cluster prod-1"), a.rebootOrder("reboot MACHINE"),
+		a.shutdownOrder("shutdown NAME", "  ichor operation plan shutdown prod-1 --no-snapshot"), a.powerOnOrder("start NAME", "  ichor operation plan start prod-1"),
+	} {
 		o.short = "Show what this would do: " + o.short
 		children = append(children, a.orderCommand(o, a.plan))
 	}

@@ -91,6 +91,11 @@ func TestLiveGates(t *testing.T) {
 				"WorkersAvailable", "MachineSettled",
 			},
 		},
+		"some of them only": {
+			windows, Stage{Machines: []string{"cp-1", "w-1"}, Disruptive: true, Gates: []string{"MachinesDiscovered"}},
+			[]string{"WaitingForWindow", "TargetOwned", "MachinesDiscovered"},
+		},
+		"what a stage asks by itself": {windows, Stage{Whole: true, Gates: []string{"EtcdHealthy"}}, []string{"EtcdHealthy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(Plan{Stages: []Stage{row.stage}}.LiveGates(row.cluster, machines)).To(Equal(row.want))

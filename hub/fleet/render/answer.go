@@ -91,6 +91,7 @@ var helpers = map[string]helper{
 	v1alpha1.MachinesDiscoveredGate: {"whoever names or removes the machines that do not match", nil},
 	v1alpha1.MachineKnownGate:       {"whoever approves the machine", nil},
 	v1alpha1.WorkersAvailableGate:   {"whoever took the workers away", nil},
+	v1alpha1.MachinesPoweredOnGate:  {"whoever powers the machines on", nil},
 	v1alpha1.ClusterPausedReason: {"whoever paused the Cluster", func(op *v1alpha1.TalosOperation) string {
 		return fmt.Sprintf(`kubectl patch cluster %s -n %s --type merge -p '{"spec":{"paused":false}}'`, op.Spec.ClusterName, op.Namespace)
 	}},

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
 
@@ -20,7 +21,7 @@ type concern struct {
 	attention pb.Attention
 	why       string
 
-	// passes says that it is what an operation that takes steps brings about, and mends again.
+	// passes says that it is what an operation that takes steps brings about, and mends again; or what a planned shutdown does.
 	passes bool
 }
 
@@ -30,12 +31,13 @@ func clusterAttention(of Facts, drift []*pb.Drift) (attention pb.Attention, why 
 	moving := slices.ContainsFunc(of.Operations, moves)
 	for _, found := range [][]concern{
 		aboutOperations(of.Operations),
+		aboutPower(of.Cluster),
 		aboutConditions(of.Cluster),
 		aboutMachines(of),
 		aboutDrift(of, drift),
 	} {
 		for _, c := range found {
-			if c.passes && moving {
+			if c.passes && (moving || of.Cluster.Power() != v1alpha1.ClusterRuns) {
 				c.attention = min(c.attention, pb.Attention_ATTENTION_WAITING)
 			}
 			if c.attention > worst.attention {
@@ -54,6 +56,19 @@ func aboutOperations(operations []*pb.Operation) []concern {
 		}
 	}
 	return found
+}
+
+// aboutPower says that a cluster is off on purpose, in the place of all that this makes of it.
+func aboutPower(cluster *v1alpha1.TalosCluster) []concern {
+	words := map[v1alpha1.ClusterPower]string{
+		v1alpha1.ClusterStopping:  fmt.Sprintf("is being stopped on purpose by TalosOperation %q", cluster.StoppedBy()),
+		v1alpha1.ClusterIsStopped: plan.StoppedWords(cluster) + "; power its machines on, then: ichor cluster start " + cluster.Name,
+		v1alpha1.ClusterStarting:  plan.StoppedWords(cluster) + ", and is being started",
+	}[cluster.Power()]
+	if words == "" {
+		return nil
+	}
+	return []concern{{attention: pb.Attention_ATTENTION_WAITING, why: "the cluster " + words}}
 }
 
 // conditionConcerns are states of conditions that somebody may have to look at. An empty reason is any reason.

@@ -95,6 +95,11 @@ func overrides(of []v1alpha1.GateOverride) []*pb.GateOverride {
 }
 
 func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
+	if shutdown := spec.Shutdown; shutdown != nil {
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Shutdown{Shutdown: &pb.ShutdownParameters{
+			Action: string(shutdown.Action), Snapshot: string(shutdown.Snapshot),
+		}}}
+	}
 	if spec.Node == nil {
 		return nil
 	}
@@ -123,11 +128,13 @@ func planned(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (pl
 	switch {
 	case op.Spec.Node != nil:
 		return 1
+	case op.Spec.Shutdown != nil && op.Spec.Shutdown.Action == v1alpha1.ClusterStart:
+		return 0 // Its stages are about the cluster as a whole.
 	case slices.Contains(withoutMachines, op.Spec.Kind):
 		return 0
 	}
 	for _, machine := range machines {
-		planned += count(machine.Spec.Approval == v1alpha1.Approved && !machine.Held())
+		planned += count(machine.Spec.Approval == v1alpha1.Approved && (!machine.Held() || op.Spec.Shutdown != nil))
 	}
 	return planned
 }
@@ -151,6 +158,7 @@ var urgency = map[string]pb.Attention{
 	v1alpha1.ClusterPausedReason:   pb.Attention_ATTENTION_PERSON,
 	v1alpha1.MachineKnownGate:      pb.Attention_ATTENTION_PERSON,
 	v1alpha1.TargetOwnedGate:       pb.Attention_ATTENTION_PERSON,
+	v1alpha1.MachinesPoweredOnGate: pb.Attention_ATTENTION_PERSON,
 }
 
 // operationAttention says whether an operation needs a person. One that is about to retry has had its person.

@@ -110,8 +110,12 @@ func TestProgress(t *testing.T) {
 			op.Status.Machines = selected
 			op.Status.CompletionTime = metav1.NewTime(now)
 		}, 1, 1},
-		"one machine":      {func(op *v1alpha1.TalosOperation) { op.Spec.Node = &v1alpha1.NodeParameters{Machine: "c1-w-2"} }, 1, 0},
-		"without machines": {func(op *v1alpha1.TalosOperation) { op.Spec.Kind = v1alpha1.CNIKind }, 0, 0},
+		"one machine": {func(op *v1alpha1.TalosOperation) { op.Spec.Node = &v1alpha1.NodeParameters{Machine: "c1-w-2"} }, 1, 0},
+		"a stop takes held ones as well": {func(op *v1alpha1.TalosOperation) {
+			op.Spec.Shutdown = &v1alpha1.ShutdownParameters{Action: "Stop", Snapshot: "None"}
+		}, 3, 0},
+		"a start takes none": {func(op *v1alpha1.TalosOperation) { op.Spec.Shutdown = &v1alpha1.ShutdownParameters{Action: "Start"} }, 0, 0},
+		"without machines":   {func(op *v1alpha1.TalosOperation) { op.Spec.Kind = v1alpha1.CNIKind }, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			op := operation("up", "InProgress")
@@ -241,7 +245,26 @@ func TestClusterAttention(t *testing.T) {
 		}, pb.Attention_ATTENTION_SOON, "SpecInSync: the machines run Talos v1.13.9"},
 		"drift of Kubernetes":          {func(of *Facts) { of.Cluster.Spec.KubernetesVersion = "v1.36.0" }, pb.Attention_ATTENTION_SOON, "kubernetesVersion: v1.35.2 runs, and the spec asks for v1.36.0"},
 		"drift that is being upgraded": {func(of *Facts) { of.Cluster.Spec.TalosVersion = "v1.14.0"; reboots(of) }, pb.Attention_ATTENTION_NONE, ""},
-		"long":                         {func(of *Facts) { of.set("Owned", "False", "OwnedByAnotherHub", strings.Repeat("é", 200)) }, pb.Attention_ATTENTION_PERSON, "Owned: " + strings.Repeat("é", 123) + "…"},
+		"off on purpose": {func(of *Facts) {
+			of.power("Stopped")
+			of.set("KubernetesReachable", "False", "Stopped", "the cluster was stopped on purpose")
+			of.set("TalosReachable", "False", "NotReachable", "no machine answers")
+			of.set("EtcdHealthy", "False", "NotHealthy", "no leader")
+			of.Machines[1].Status.Conditions = []metav1.Condition{conditionOf("Ready", "False", "NotReady", "")}
+		}, pb.Attention_ATTENTION_WAITING, `the cluster was stopped on purpose by TalosOperation "default/off" at 2026-01-02T03:04:05Z; power its machines on, then: ichor cluster start c1`},
+		"being stopped": {func(of *Facts) {
+			of.power("Stopping")
+			of.set("KubernetesReachable", "False", "NotReachable", "no answer")
+		}, pb.Attention_ATTENTION_WAITING, `the cluster is being stopped on purpose by TalosOperation "default/off"`},
+		"being started": {func(of *Facts) {
+			of.power("Starting")
+			of.set("TalosReachable", "False", "NotReachable", "no machine answers")
+		}, pb.Attention_ATTENTION_WAITING, `the cluster was stopped on purpose by TalosOperation "default/off" at 2026-01-02T03:04:05Z, and is being started`},
+		"off on purpose, and its credentials are refused": {func(of *Facts) {
+			of.power("Stopped")
+			of.set("CredentialsValid", "False", "KubeconfigExpired", "it ended")
+		}, pb.Attention_ATTENTION_PERSON, "CredentialsValid: it ended"},
+		"long": {func(of *Facts) { of.set("Owned", "False", "OwnedByAnotherHub", strings.Repeat("é", 200)) }, pb.Attention_ATTENTION_PERSON, "Owned: " + strings.Repeat("é", 123) + "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -251,6 +274,14 @@ func TestClusterAttention(t *testing.T) {
 			g.Expect(rendered.GetAttention()).To(Equal(row.attention))
 			g.Expect(rendered.GetAttentionReason()).To(Equal(row.why))
 		})
+	}
+}
+
+// power makes a planned shutdown of the cluster be so far.
+func (of *Facts) power(is string) {
+	of.Cluster.Annotations = map[string]string{
+		v1alpha1.MembersApprovedAtAnnotation: "2026-01-01T00:00:00Z",
+		v1alpha1.PowerAnnotation:             is, v1alpha1.StoppedByAnnotation: "default/off", v1alpha1.StoppedAtAnnotation: "2026-01-02T03:04:05Z",
 	}
 }
 

@@ -26,6 +26,10 @@ const (
 	OtherIdentity = "other-identity"
 	// RebootStuck keeps a machine in the reboot sequence: its API answers, and it does not go down.
 	RebootStuck = "reboot-stuck"
+	// ShutdownStuck keeps a machine in the shutdown sequence: its API answers, and it does not go off.
+	ShutdownStuck = "shutdown-stuck"
+	// PowerReturns makes a machine that went off power itself on again.
+	PowerReturns = "power-returns"
 	// BootStuck keeps a machine that went down from coming back.
 	BootStuck = "boot-stuck"
 	// EtcdMissing keeps the etcd member of a machine that booted from running.
@@ -184,6 +188,15 @@ var Definitions = []Definition{
 		Name:     RebootStuck,
 		Summary:  "the machine stays in the reboot sequence: its API answers, and it does not go down",
 		Standing: true,
+	},
+	{
+		Name:     ShutdownStuck,
+		Summary:  "the machine stays in the shutdown sequence: its API answers, and it does not go off",
+		Standing: true,
+	},
+	{
+		Name:    PowerReturns,
+		Summary: "a machine that was told to power off does, and powers itself on again",
 	},
 	{
 		Name:     BootStuck,

@@ -56,8 +56,11 @@ func (m *Machine) Shutdown(force bool) string {
 		if !force {
 			_ = m.drain(s)
 		}
-		if m.wait(s, m.env.Timings.Stop) {
-			m.away(s, "shutdown", false)
+		if !m.wait(s, m.env.Timings.Stop) || m.env.Faults.WaitGone(s.ctx, fault.ShutdownStuck, m.Site()) != nil || !m.away(s, "shutdown", false) {
+			return
+		}
+		if _, returns := m.env.Faults.Fire(fault.PowerReturns, m.Site()); returns {
+			m.PowerOn()
 		}
 	})
 }
