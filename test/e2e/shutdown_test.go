@@ -64,9 +64,11 @@ var _ = Describe("Stopping and starting a cluster", func() {
 		Expect(w.order("three", "kube POST pods/eviction")).To(BeEmpty())
 
 		By("it is off on purpose, says so, and holds no lock")
-		lease := &coordinationv1.Lease{}
-		Expect(w.client.Get(ctx, client.ObjectKey{Namespace: "default", Name: lock.LeaseName("three")}, lease)).To(Succeed())
-		Expect(lock.HolderOf(lease).Identity).To(BeEmpty())
+		Eventually(func() (string, error) {
+			lease := &coordinationv1.Lease{}
+			err := w.client.Get(ctx, client.ObjectKey{Namespace: "default", Name: lock.LeaseName("three")}, lease)
+			return lock.HolderOf(lease).Identity, err
+		}).WithContext(ctx).Should(BeEmpty())
 		Eventually(func() string { return w.ichor(ctx, 0, "cluster", "get", "three").Out }).WithContext(ctx).Should(And(
 			ContainSubstring(fmt.Sprintf("was stopped on purpose by TalosOperation %q at ", "default/"+op.Name)),
 			ContainSubstring("ichor cluster start three"), MatchRegexp(`Available +False +Stopped`), MatchRegexp(`TalosReachable +False +Stopped`)))
@@ -74,7 +76,8 @@ var _ = Describe("Stopping and starting a cluster", func() {
 			ContainSubstring("ClusterRunning"), ContainSubstring("power its machines on, then: ichor cluster start three")))
 
 		By("the operation is not needed any more")
-		w.ichor(ctx, 0, "operation", "delete", op.Name, "--yes")
+		w.ichor(ctx, 0, "operation", "delete", op.Name)
+		Eventually(func() error { _, err := w.get(ctx, op)(); return err }).WithContext(ctx).ShouldNot(Succeed())
 		w.ichor(ctx, 0, "cluster", "start", "three", "--yes")
 		again, err := w.operation(ctx, "three")
 		Expect(err).NotTo(HaveOccurred())
@@ -90,7 +93,7 @@ var _ = Describe("Stopping and starting a cluster", func() {
 		Expect(w.markedStill(ctx, "three")).To(BeTrue(), "etcd has kept its data")
 		Eventually(w.Unavailable).WithContext(ctx).Should(BeEmpty())
 		Expect(w.ichor(ctx, 0, "cluster", "get", "three").Out).NotTo(ContainSubstring("on purpose"))
-		w.ichor(ctx, 0, "node", "reboot", "worker-1", "--cluster", "three", "--yes", "--follow")
+		w.ichor(ctx, 0, "node", "reboot", "worker-2", "--cluster", "three", "--yes", "--follow")
 	}, SpecTimeout(5*time.Minute))
 
 	It("has every shape", func(ctx SpecContext) {

@@ -20,6 +20,9 @@ import (
 // Stays is how long a machine has to be silent before it counts as off: a network that comes and goes is silent for less.
 const Stays = 10 * time.Second
 
+// KeepOff is what helps with a machine that powers itself on.
+const KeepOff = "keep it from that (its BMC, wake-on-LAN, a watchdog)"
+
 // Steps declares the steps of the way.
 func Steps() []kind.Step {
 	return []kind.Step{
@@ -79,7 +82,7 @@ func shuttingDown(unit kind.Unit, seen kind.Observation) kind.Action {
 	case visible && before == "": // A retry: the boot that was asked is history.
 		return ask(seen)
 	case visible && seen.Talos.BootID != before:
-		return cameBack(unit, seen)
+		return cameBack()
 	case unit.FailedForGood():
 		return kind.FailStep(unit, "")
 	case unit.Failed() && visible && seen.Talos.Stage != talos.StageShuttingDown:
@@ -97,7 +100,7 @@ func stayingOff(unit kind.Unit, seen kind.Observation) kind.Action {
 	case visible && (before == "" || seen.Talos.BootID == before): // It had been off before it was asked, or was never off.
 		return ask(seen)
 	case visible:
-		return cameBack(unit, seen)
+		return cameBack()
 	case signOfLife(seen) != "":
 		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.ShuttingDownStep, Message: "not off yet: " + signOfLife(seen)}
 	}
@@ -105,10 +108,8 @@ func stayingOff(unit kind.Unit, seen kind.Observation) kind.Action {
 }
 
 // cameBack fails a machine that powered itself on: to ask it again and again would help nobody.
-func cameBack(unit kind.Unit, seen kind.Observation) kind.Action {
-	return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.ShuttingDownStep, Message: fmt.Sprintf(
-		"it went off and is back by itself (boot ID %s, before %s): keep it from that (its BMC, wake-on-LAN, a watchdog), or hold its power",
-		seen.Talos.BootID, unit.Status.PreRebootBootID)}
+func cameBack() kind.Action {
+	return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.ShuttingDownStep, Message: "it is back by itself, with another boot ID; " + KeepOff}
 }
 
 // Settle decides the way to the nearest safe point: a machine that was told goes off, one that was not stays.

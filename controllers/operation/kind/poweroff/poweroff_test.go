@@ -64,7 +64,7 @@ var (
 
 	asked = kind.Action{Verdict: "Call", Step: "ShuttingDown", PreRebootBootID: "old"}
 	waits = kind.Action{Verdict: "Wait", Step: "StayingOff", Message: "nobody answers: waiting whether it stays so"}
-	back  = kind.Action{Verdict: "Fail", RetryStep: "ShuttingDown", Message: "it went off and is back by itself (boot ID new, before old): keep it from that (its BMC, wake-on-LAN, a watchdog), or hold its power"}
+	back  = kind.Action{Verdict: "Fail", RetryStep: "ShuttingDown", Message: "it is back by itself, with another boot ID; keep it from that (its BMC, wake-on-LAN, a watchdog)"}
 )
 
 func still(why string) kind.Action {

@@ -126,7 +126,7 @@ func TestNextOfAStop(t *testing.T) {
 	blind.Blind = true
 	unread := wait("TargetReachable", "the Kubernetes API of the cluster cannot be read: no answer")
 	sick := wait("EtcdHealthy", "the etcd member of c1-cp-1 cannot be asked: no answer")
-	back := kind.Action{Verdict: "Fail", RetryStep: "ShuttingDown", Message: "went off and is back by itself: c1-w-2; keep it from that (its BMC, wake-on-LAN, a watchdog), or hold its power"}
+	back := kind.Action{Verdict: "Fail", RetryStep: "ShuttingDown", Message: "back by itself: c1-w-2; keep it from that (its BMC, wake-on-LAN, a watchdog)"}
 	offBut := func(name string, is Machine) kind.Observation {
 		return well(without("c1-cp-1"), allOff, machineIs(name, is))
 	}

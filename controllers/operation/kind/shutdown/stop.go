@@ -181,8 +181,7 @@ func stayOff(unit kind.Unit, seen View) kind.Action {
 	case step == v1alpha1.ShuttingDownStep:
 		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.StayingOffStep, Message: "nobody answers: waiting whether it stays so"}
 	case back != "":
-		return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.ShuttingDownStep, Message: fmt.Sprintf(
-			"went off and is back by itself: %s; keep it from that (its BMC, wake-on-LAN, a watchdog), or hold its power", back)}
+		return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.ShuttingDownStep, Message: fmt.Sprintf("back by itself: %s; %s", back, poweroff.KeepOff)}
 	case unclear != "":
 		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.TargetReachableGate, Message: "not known to be off: " + unclear}
 	case step == v1alpha1.StayingOffStep:
