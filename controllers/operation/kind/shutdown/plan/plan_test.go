@@ -155,12 +155,23 @@ func TestRefusals(t *testing.T) {
 			var said []string
 			for _, refusal := range refusals {
 				g.Expect(refusal.Help).NotTo(BeEmpty())
-				g.Expect(refusal.Overridable).To(BeFalse())
+				g.Expect(refusal.Overridable).To(Equal(refusal.Gate == v1alpha1.ClusterRunningGate))
 				said = append(said, refusal.Gate+": "+refusal.Message)
 			}
 			g.Expect(said).To(Equal(row.want))
 		})
 	}
+}
+
+// Who mends a cluster that does not start any more may go on, and it is kept who said so.
+func TestStoppedMayBeOverridden(t *testing.T) {
+	g := NewWithT(t)
+	f := power(facts("Stop", "None", 1, 0), "Stopped")
+	f.Spec.Overrides = []v1alpha1.GateOverride{{Gate: "ClusterRunning", Reason: "it runs again"}}
+	made, refusals := plan.Judge(Planner{}, f)
+	g.Expect(refusals).To(BeEmpty())
+	g.Expect(made.Overridden).To(HaveLen(1))
+	g.Expect(made.Warnings).NotTo(ContainElement(HaveField("Code", plan.OverrideUselessWarning)))
 }
 
 // A start takes nothing away and waits for people, whatever the windows say.
