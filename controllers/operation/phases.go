@@ -190,7 +190,7 @@ func (r *Reconciler) deleted(ctx context.Context, s *scope) (gone bool, err erro
 	case s.Cluster != nil && s.executor == nil && s.unfinished():
 		s.blocked = explain("this hub does not know the kind, and cannot settle it", s.wayOut("upgrade the hub"))
 		return false, nil
-	case s.Cluster != nil && (s.unfinished() || s.takesBack()) && !statusLost(s.op):
+	case s.leavesWork():
 		if settled, err := r.settleForGood(ctx, s); err != nil || !settled {
 			return false, err
 		}
@@ -204,6 +204,11 @@ func (r *Reconciler) deleted(ctx context.Context, s *scope) (gone bool, err erro
 	return true, r.patchMetadata(ctx, s.op, func(op *v1alpha1.TalosOperation) {
 		controllerutil.RemoveFinalizer(op, v1alpha1.TalosOperationFinalizer)
 	})
+}
+
+// leavesWork says whether there is something to settle before an operation goes.
+func (s *scope) leavesWork() bool {
+	return s.Cluster != nil && (s.unfinished() || s.takesBack()) && !statusLost(s.op)
 }
 
 // settleForGood takes every unit to a safe point and gives up those that have failed. One that failed inside an unsafe step is at no

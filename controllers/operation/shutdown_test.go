@@ -68,7 +68,7 @@ func newPowerFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 				down++
 			}
 		}
-		f.kube.Silence(controlPlanes-down < controlPlanes/2+1)
+		f.kube.Silence(controlPlanes-down <= controlPlanes/2)
 	}
 	f.talos.PoweredOff = func(address string) {
 		name := f.nameOf(address)
