@@ -55,6 +55,13 @@ func start() v1alpha1.TalosOperationSpec {
 func newPowerFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 	GinkgoHelper()
 	f := newFleet(ctx, controlPlanes, workers)
+	f.powered(ctx, controlPlanes)
+	return f
+}
+
+// powered makes machines of a target go off and on for good.
+func (f *fleet) powered(ctx context.Context, controlPlanes int) {
+	GinkgoHelper()
 	f.deadlines = map[v1alpha1.OperationStep]time.Duration{v1alpha1.StayingOffStep: 50 * time.Millisecond}
 	var mu sync.Mutex
 	off := map[string]bool{}
@@ -82,7 +89,6 @@ func newPowerFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 	change(ctx, f.cluster(), func(c *v1alpha1.TalosCluster) {
 		c.Spec.EtcdBackup = &v1alpha1.EtcdBackupSpec{Schedule: "0 1 * * *", Keep: 1, BucketURL: "s3://bucket/prefix"}
 	})
-	return f
 }
 
 func (f *fleet) nameOf(address string) string {

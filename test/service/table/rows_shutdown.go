@@ -40,7 +40,7 @@ func powerPlans() []Row {
 				g.Expect(p.GetEffect()).To(gomega.Equal(pb.Effect_EFFECT_STOP))
 				g.Expect(p.GetConfirmation()).To(gomega.Equal(pb.Confirmation_CONFIRMATION_NAME))
 				g.Expect(groupsOf(p.GetStages()[1])).To(gomega.Equal("c1-w-1 c1-w-2"))
-				g.Expect(groupsOf(p.GetStages()[3])).To(gomega.Equal("c1-cp-1 | c1-cp-2 | c1-cp-3"))
+				g.Expect(groupsOf(p.GetStages()[3])).To(gomega.Equal("c1-cp-2 | c1-cp-3 | c1-cp-1"))
 				g.Expect(p.GetStages()[3].GetGroups()[0].GetMachines()[0].GetEffect()).To(gomega.Equal(pb.Effect_EFFECT_STOP))
 				g.Expect(warningsOf(p)).To(gomega.Equal([]string{"Outage", "NoSnapshot"}))
 				g.Expect(p.GetLiveGates()).NotTo(gomega.ContainElements("ControlPlaneTransitioning", "WorkersAvailable"))

@@ -100,7 +100,7 @@ func (p Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 
 // stop takes every machine, held ones as well: a cluster that is half off is no use to anybody.
 func (p Planner) stop(facts plan.Facts) (plan.Plan, []plan.Refusal) {
-	controlPlanes, workers := byRole(facts.Approved(), v1alpha1.ControlPlaneRole), byRole(facts.Approved(), v1alpha1.WorkerRole)
+	controlPlanes, workers := byRole(facts, v1alpha1.ControlPlaneRole), byRole(facts, v1alpha1.WorkerRole)
 	made := plan.Plan{Effect: plan.EffectStop, Stages: p.stopStages(facts, controlPlanes, workers), Changes: map[string]plan.Change{}}
 	for _, machine := range facts.Approved() {
 		made.Changes[machine.Name] = plan.Change{Effect: plan.EffectStop}
@@ -138,8 +138,10 @@ func atOnce(facts plan.Facts, workers int) int {
 	return plan.MaxUnavailable(facts.Spec.MaxUnavailable, facts.Approved())
 }
 
-func byRole(machines []*v1alpha1.TalosMachine, role v1alpha1.MachineRole) []string {
-	return plan.Order(slices.DeleteFunc(slices.Clone(machines), func(m *v1alpha1.TalosMachine) bool { return m.Spec.Role != role }), "")
+// byRole are the machines of a role, in order; whoever leads etcd is the last, as far as that is known.
+func byRole(facts plan.Facts, role v1alpha1.MachineRole) []string {
+	machines := slices.DeleteFunc(facts.Approved(), func(m *v1alpha1.TalosMachine) bool { return m.Spec.Role != role })
+	return plan.Order(machines, facts.Cluster.Status.EtcdLeader)
 }
 
 func stopWarnings(facts plan.Facts) []plan.Warning {

@@ -66,6 +66,8 @@ func TestCaseD16StopStages(t *testing.T) {
 		return plan.Stage{Name: "ControlPlanes", Machines: names, Batch: plan.Batch{Tiered: true}, Disruptive: true, Gates: []string{"MachinesDiscovered"}}
 	}
 	workersOff, off := plan.Stage{Name: "WorkersOff", Whole: true}, plan.Stage{Name: "Off", Whole: true}
+	led := facts("Stop", "None", 3, 0)
+	led.Cluster.Status.EtcdLeader = "cp-2"
 	batches := facts("Stop", "None", 3, 4)
 	batches.Spec.MaxUnavailable = ptr.To(intstr.FromString("50%"))
 	for name, row := range map[string]struct {
@@ -75,6 +77,7 @@ func TestCaseD16StopStages(t *testing.T) {
 		"3+4":               {facts("Stop", "None", 3, 4), []plan.Stage{cordon, workers(4), workersOff, controlPlanes(three...), off}},
 		"3+4 in batches":    {batches, []plan.Stage{cordon, workers(2), workersOff, controlPlanes(three...), off}},
 		"3+4 with snapshot": {facts("Stop", "Take", 3, 4), []plan.Stage{snapshot, cordon, workers(4), workersOff, controlPlanes(three...), off}},
+		"3+0, the leader":   {led, []plan.Stage{cordon, controlPlanes("cp-1", "cp-3", "cp-2"), off}},
 		"1+0":               {facts("Stop", "None", 1, 0), []plan.Stage{cordon, controlPlanes("cp-1"), off}},
 		"2+0":               {facts("Stop", "None", 2, 0), []plan.Stage{cordon, controlPlanes("cp-1", "cp-2"), off}},
 	} {
