@@ -25,7 +25,8 @@ func TestClusterOffAndOn(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	api := talosClient(t, c.Talosconfig())
 	for _, name := range []string{"worker-1", "cp-1", "cp-2", "cp-3"} {
-		g.Expect(api.Shutdown(client.WithNode(within(t), c.Node(name).Address()), client.WithShutdownForce(true))).To(Succeed())
+		ctx := client.WithNode(within(t), c.Node(name).Address()) // The client may ask by way of an endpoint that has just gone.
+		g.Eventually(func() error { return api.Shutdown(ctx, client.WithShutdownForce(true)) }).WithContext(ctx).Should(Succeed())
 		awaitEvent(t, s, c.Node(name), "down", 0)
 	}
 	_, err = k.CoreV1().Nodes().List(within(t), metav1.ListOptions{})
