@@ -105,6 +105,9 @@ const (
 	// QuorumGate refuses when taking a control plane away costs etcd its quorum for certain, as with two members.
 	QuorumGate = "Quorum"
 
+	// EtcdMemberGate refuses an action on etcd for a machine that has no member of it, or that has no other member beside it.
+	EtcdMemberGate = "EtcdMember"
+
 	// ClusterRunningGate refuses to work on a cluster that was stopped on purpose, until it is started.
 	ClusterRunningGate = "ClusterRunning"
 

@@ -2,6 +2,8 @@
 
 package v1alpha1
 
+import "slices"
+
 // NodeAction is one action on one machine.
 // +kubebuilder:validation:Enum=Reboot;Shutdown;RestartService;EtcdDefrag;EtcdForfeitLeadership;Reset
 type NodeAction string
@@ -143,6 +145,27 @@ type NodeParameters struct {
 	// alarms is what becomes of etcd's alarms when it is defragmented; by default Keep.
 	// +optional
 	Alarms EtcdAlarms `json:"alarms,omitempty"`
+}
+
+// Wipes says whether action Reset wipes something.
+func (p *NodeParameters) Wipes(what WipeTarget) bool {
+	if p.Action != ResetAction {
+		return false
+	}
+	if p.Reset == nil || len(p.Reset.Wipe) == 0 {
+		return what == WipeSystem
+	}
+	return slices.Contains(p.Reset.Wipe, what)
+}
+
+// Forced says whether the machine is reset whatever it holds.
+func (p *NodeParameters) Forced() bool {
+	return p.Action == ResetAction && p.Reset != nil && p.Reset.Manner == ResetForced
+}
+
+// PowersOff says whether the machine is off in the end.
+func (p *NodeParameters) PowersOff() bool {
+	return p.Action == ShutdownAction || p.Action == ResetAction && p.Reset != nil && p.Reset.After == AfterResetPowerOff
 }
 
 // ClusterPowerAction says which half of a planned shutdown is done.

@@ -55,6 +55,24 @@ const (
 	// StayingOffStep waits until a machine that is off has stayed so for a while.
 	StayingOffStep OperationStep = "StayingOff"
 
+	// RestartingStep has asked for the restart of a service and waits until that is healthy, with a later start.
+	RestartingStep OperationStep = "Restarting"
+
+	// DefragmentingStep defragments the database of an etcd member.
+	DefragmentingStep OperationStep = "Defragmenting"
+
+	// DisarmingStep takes back etcd's alarm about space.
+	DisarmingStep OperationStep = "Disarming"
+
+	// LeavingStep has the etcd member of a machine leave, and waits until the others do not know it any more.
+	LeavingStep OperationStep = "Leaving"
+
+	// RemovingMemberStep has another control plane remove the etcd member of a machine that cannot leave.
+	RemovingMemberStep OperationStep = "RemovingMember"
+
+	// ResettingStep has asked for the reset and waits until the machine is wiped.
+	ResettingStep OperationStep = "Resetting"
+
 	// SnapshottingStep stores a snapshot of etcd.
 	SnapshottingStep OperationStep = "Snapshotting"
 
@@ -216,6 +234,10 @@ type UnitStatus struct {
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
 	ConfigHash string `json:"configHash,omitempty"`
+
+	// serviceStartTime is when the service that the claimed step restarts had started before, by the clock of its machine.
+	// +optional
+	ServiceStartTime metav1.MicroTime `json:"serviceStartTime,omitempty,omitzero"`
 
 	// message says what the unit waits for or why it failed.
 	// +optional

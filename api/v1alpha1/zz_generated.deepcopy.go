@@ -950,6 +950,7 @@ func (in *UnitStatus) DeepCopyInto(out *UnitStatus) {
 	}
 	in.UnknownSince.DeepCopyInto(&out.UnknownSince)
 	in.FailureTime.DeepCopyInto(&out.FailureTime)
+	in.ServiceStartTime.DeepCopyInto(&out.ServiceStartTime)
 	if in.Steps != nil {
 		in, out := &in.Steps, &out.Steps
 		*out = make([]StepRecord, len(*in))

@@ -282,6 +282,9 @@ func (s *scope) claim(unit v1alpha1.UnitStatus, action kind.Action, now time.Tim
 	enter(&unit, action.Step, now)
 	unit.PreRebootBootID = action.PreRebootBootID
 	unit.ConfigHash = cmp.Or(action.ConfigHash, unit.ConfigHash)
+	if !action.ServiceStart.IsZero() {
+		unit.ServiceStartTime = metav1.NewMicroTime(action.ServiceStart)
+	}
 	unit.NodeName, unit.ResolvedImage = cmp.Or(action.NodeName, unit.NodeName), cmp.Or(action.Image, unit.ResolvedImage)
 	s.claims = append(s.claims, unit.Name)
 	s.put(unit)

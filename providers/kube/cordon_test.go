@@ -130,6 +130,15 @@ func TestCaseD3ForeignCordonStays(t *testing.T) {
 	}
 }
 
+// Somebody who uncordons a Node takes the annotation along in effect: a Node that is schedulable is cordoned by nobody.
+func TestUncordonedByHand(t *testing.T) {
+	g := NewWithT(t)
+	cordoned := node(by("default/op-1"))
+	g.Expect(nodeFrom(cordoned).CordonedBy).To(Equal("default/op-1"))
+	cordoned.Spec.Unschedulable = false
+	g.Expect(nodeFrom(cordoned).CordonedBy).To(BeEmpty())
+}
+
 func TestCordonTellsWhatWentWrong(t *testing.T) {
 	g := NewWithT(t)
 	c, clients := api(node(), nil)

@@ -98,7 +98,9 @@ func nodeFrom(n *corev1.Node) Node {
 		KubeletVersion: n.Status.NodeInfo.KubeletVersion,
 		OSImage:        n.Status.NodeInfo.OSImage,
 		Unschedulable:  n.Spec.Unschedulable,
-		CordonedBy:     n.Annotations[v1alpha1.CordonedByAnnotation],
+	}
+	if node.Unschedulable { // Somebody else may have uncordoned it, and knows nothing of the annotation.
+		node.CordonedBy = n.Annotations[v1alpha1.CordonedByAnnotation]
 	}
 	for _, key := range storageAnnotations {
 		if value, ok := n.Annotations[key]; ok {

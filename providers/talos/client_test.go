@@ -51,6 +51,9 @@ type server struct {
 	pulled  string
 	refuses error
 	upgrade *machineapi.UpgradeRequest
+
+	reset    *machineapi.ResetRequest
+	services []*machineapi.ServiceInfo
 }
 
 // images and lifecycle are the services of the same machine whose methods have the names of others.
@@ -242,6 +245,16 @@ func change(c *client.Client, g guard.Func) map[string]func(context.Context) err
 			_, err := w.InstallImage(ctx, "10.0.0.1", "an/image:v1")
 			return err
 		},
+		"Shutdown force=true":    func(ctx context.Context) error { return w.Shutdown(ctx, "10.0.0.1") },
+		"ServiceRestart kubelet": func(ctx context.Context) error { return w.RestartService(ctx, "10.0.0.1", "kubelet") },
+		"EtcdDefragment": func(ctx context.Context) error {
+			_, _, err := w.Defragment(ctx, "10.0.0.1")
+			return err
+		},
+		"EtcdAlarmDisarm":         func(ctx context.Context) error { return w.DisarmAlarms(ctx, "10.0.0.1") },
+		"EtcdLeaveCluster":        func(ctx context.Context) error { return w.LeaveEtcd(ctx, "10.0.0.1") },
+		"EtcdRemoveMemberByID 1a": func(ctx context.Context) error { return w.RemoveEtcdMember(ctx, "10.0.0.1", 0x1a) },
+		"Reset":                   func(ctx context.Context) error { return w.Reset(ctx, "10.0.0.1", Reset{Partitions: []string{"STATE"}}) },
 	}
 }
 
@@ -280,7 +293,8 @@ func TestReadOnlyMethods(t *testing.T) {
 	slices.Sort(listed)
 	g.Expect(listed).To(Equal([]string{
 		"/cosi.resource.State/Get", "/cosi.resource.State/List", "/cosi.resource.State/Watch", "/machine.MachineService/EtcdAlarmList",
-		"/machine.MachineService/EtcdMemberList", "/machine.MachineService/EtcdStatus", "/machine.MachineService/Read", "/machine.MachineService/Version",
+		"/machine.MachineService/EtcdMemberList", "/machine.MachineService/EtcdStatus", "/machine.MachineService/Read",
+		"/machine.MachineService/ServiceList", "/machine.MachineService/Version",
 	}))
 	s, c := serve(t)
 	_, err := c.MachineClient.Shutdown(t.Context(), &machineapi.ShutdownRequest{})

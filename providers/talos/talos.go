@@ -34,6 +34,16 @@ type Reader interface {
 	// Config reads the machine config of a machine, with the secrets in it.
 	Config(ctx context.Context, address string) (Config, error)
 
+	// Services lists the services of a machine.
+	Services(ctx context.Context, address string) ([]Service, error)
+
+	// Volumes lists the volumes of a machine.
+	Volumes(ctx context.Context, address string) ([]Volume, error)
+
+	// Maintenance asks a machine that has no machine config, and so no credentials, for the UUID of its hardware. The way to it is direct:
+	// no endpoint passes the call on.
+	Maintenance(ctx context.Context, address string) (uuid string, err error)
+
 	// Members lists the machines that any endpoint knows to belong to the cluster.
 	Members(ctx context.Context) ([]Member, error)
 }
@@ -66,8 +76,29 @@ type Writer interface {
 	// Reboot asks for a reboot and returns when that is accepted. It must not be repeated without a look at the boot ID.
 	Reboot(ctx context.Context, address string, mode v1alpha1.RebootMode) error
 
-	// Shutdown asks a machine to power off, without a drain, and returns when that is accepted. Nothing tells that it is off but its silence.
+	// Shutdown asks a machine to power off, without a drain of its own, and returns when that is accepted. It must not be repeated without
+	// a look at the boot ID and the stage.
 	Shutdown(ctx context.Context, address string) error
+
+	// RestartService restarts a service and returns when that is accepted. Talos lets nobody restart others than the kubelet and those of
+	// extensions.
+	RestartService(ctx context.Context, address, service string) error
+
+	// Defragment has the etcd member of a control plane give back the space that it does not use, and says how large its database was and
+	// is. The member answers nothing meanwhile, which takes minutes. Repeating it is harmless.
+	Defragment(ctx context.Context, address string) (before, after int64, err error)
+
+	// DisarmAlarms takes back every alarm of etcd, those of other members too.
+	DisarmAlarms(ctx context.Context, address string) error
+
+	// LeaveEtcd has the etcd member of a control plane leave, stop and delete its data.
+	LeaveEtcd(ctx context.Context, address string) error
+
+	// RemoveEtcdMember has a control plane remove the member of another one. A member that is gone already is no error.
+	RemoveEtcdMember(ctx context.Context, address string, id uint64) error
+
+	// Reset wipes a machine and returns when that is accepted. It must not be repeated without a look at the boot ID and the stage.
+	Reset(ctx context.Context, address string, reset Reset) error
 }
 
 // Stages of a machine that decisions depend on, as the resource MachineStatus names them.
@@ -75,6 +106,7 @@ const (
 	StageRunning   = "running"
 	StageRebooting = "rebooting"
 	StageUpgrading = "upgrading"
+	StageResetting = "resetting"
 )
 
 // Machine are the facts of one machine, read over one connection.

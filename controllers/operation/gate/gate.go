@@ -154,7 +154,7 @@ func etcdHealthy(in Input) string {
 	if in.Machine.Spec.Role != v1alpha1.ControlPlaneRole {
 		return ""
 	}
-	if trouble := EtcdTrouble(in.Machines, in.View.Etcd); trouble != "" {
+	if trouble := in.etcdTrouble(); trouble != "" {
 		return trouble
 	}
 	members := len(controlPlanes(in.Machines))
@@ -162,6 +162,17 @@ func etcdHealthy(in Input) string {
 		return fmt.Sprintf("etcd has %d members and needs %d of them", members, quorum)
 	}
 	return ""
+}
+
+// etcdTrouble is what is wrong with etcd, but for what the operation is there to mend.
+func (in Input) etcdTrouble() string {
+	switch {
+	case in.Stage.Sick:
+		return troubleOfOthers(in.Machine, in.Machines, in.View.Etcd)
+	case in.Stage.EtcdOnly:
+		return EtcdTrouble(in.Machines, withoutSpaceAlarms(in.View.Etcd))
+	}
+	return EtcdTrouble(in.Machines, in.View.Etcd)
 }
 
 // EtcdTrouble says what is wrong with etcd. It asks every member, since one that is cut off still thinks that all is well.

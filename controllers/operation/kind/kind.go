@@ -121,7 +121,7 @@ const (
 	// Safe calls are made again.
 	Safe Repeat = "Safe"
 
-	// BootIDGuarded calls are made again only if the boot ID shows that they did not arrive.
+	// BootIDGuarded calls are made again only if a look, at the boot ID or what else was claimed, shows that they did not arrive.
 	BootIDGuarded Repeat = "BootIDGuarded"
 
 	// Never repeated calls fail their step.
@@ -193,6 +193,9 @@ type Action struct {
 
 	// ConfigHash is persisted with the claim of a step that brings another machine config: what it shall be, whatever is declared since.
 	ConfigHash string
+
+	// ServiceStart is persisted with the claim of a step that restarts a service: when it had started before. A later start is another one.
+	ServiceStart time.Time
 
 	// After holds back the end of a unit's stage until the unit has been in its step for so long, without a break.
 	After time.Duration

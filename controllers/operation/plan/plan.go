@@ -186,6 +186,12 @@ type Stage struct {
 	// Disruptive stages take machines away: gates and the budget of unavailable machines apply.
 	Disruptive bool
 
+	// EtcdOnly stages take etcd members away and leave their machines as they are: an alarm about space keeps nobody from what mends it.
+	EtcdOnly bool
+
+	// Sick stages are for control planes whose own etcd member may be down: it counts as lost already, and the others have to do without it.
+	Sick bool
+
 	// Gates are the gates that the stage asks; nil means all of them where it is disruptive. A stage that is not asks those that it names
 	// by itself.
 	Gates []string

@@ -25,6 +25,21 @@ const (
 	// HostnameMayChangeWarning warns of machines that may come back under another name.
 	HostnameMayChangeWarning = "HostnameMayChange"
 
+	// NotGracefulWarning warns of what is not done first for a machine that is forced.
+	NotGracefulWarning = "NotGraceful"
+
+	// StaysOffWarning says what becomes of a machine that is off.
+	StaysOffWarning = "StaysOff"
+
+	// EtcdRoomWarning says how many members etcd goes on with.
+	EtcdRoomWarning = "EtcdRoom"
+
+	// RemainsWarning says what is left behind, and how it goes.
+	RemainsWarning = "Remains"
+
+	// NothingToDoWarning says that there is nothing to do, as far as is known.
+	NothingToDoWarning = "NothingToDo"
+
 	// GateOverriddenWarning says what an override skips.
 	GateOverriddenWarning = "GateOverridden"
 

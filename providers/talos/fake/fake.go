@@ -44,6 +44,10 @@ type machine struct {
 	hangs     bool
 	boots     int
 	silent    bool
+	services  []talos.Service
+	volumes   []talos.Volume
+	size      int64
+	wiped     *talos.Reset
 }
 
 // New returns a Talos without machines.
@@ -89,7 +93,7 @@ func (t *Talos) Hang(address string) {
 func (t *Talos) PowerCycle(address string) {
 	t.mu.Lock()
 	m := t.machines[address]
-	m.hangs, m.facts.Stage = false, talos.StageRunning
+	m.hangs, m.silent, m.facts.Stage = false, false, talos.StageRunning
 	m.boot()
 	now := m.facts
 	t.mu.Unlock()

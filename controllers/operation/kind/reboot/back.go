@@ -104,7 +104,7 @@ func NotBack(scope kind.Scope, seen kind.Observation) string {
 	case seen.Talos.Stage != talos.StageRunning:
 		return fmt.Sprintf("waiting for stage running, the machine is in stage %q", seen.Talos.Stage)
 	case goesBlind(scope, seen):
-		return notBackInEtcd(seen)
+		return NotBackInEtcd(seen)
 	case !seen.Talos.Ready:
 		return fmt.Sprintf("waiting until the machine is ready: %v", seen.Talos.Unmet)
 	case seen.NodeTrouble != "":
@@ -116,10 +116,11 @@ func NotBack(scope kind.Scope, seen kind.Observation) string {
 	case !seen.Node.Ready || seen.Node.BootID != seen.Talos.BootID:
 		return "waiting until the Node is Ready"
 	}
-	return notBackInEtcd(seen)
+	return NotBackInEtcd(seen)
 }
 
-func notBackInEtcd(seen kind.Observation) string {
+// NotBackInEtcd says what the etcd member of a machine lacks; nothing means that it is well, or that there is none.
+func NotBackInEtcd(seen kind.Observation) string {
 	switch {
 	case seen.EtcdTrouble != "":
 		return "waiting for etcd: " + seen.EtcdTrouble

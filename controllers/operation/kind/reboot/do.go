@@ -110,11 +110,15 @@ func (s Sequence) giveBack(ctx context.Context, scope kind.Scope, unit kind.Unit
 func (s Sequence) Undo(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep, cause error) error {
 	var identity *IdentityError
 	switch {
-	case step == v1alpha1.EvacuatingStep, step == v1alpha1.DrainingStep,
-		step == v1alpha1.RebootingStep && (talos.Refused(cause) || errors.As(cause, &identity)):
+	case step == v1alpha1.EvacuatingStep, step == v1alpha1.DrainingStep, goes(step) && (talos.Refused(cause) || errors.As(cause, &identity)):
 		return s.giveBack(ctx, scope, unit)
 	}
 	return nil
+}
+
+// goes says whether the call of a step is the one that takes a machine away.
+func goes(step v1alpha1.OperationStep) bool {
+	return step == v1alpha1.RebootingStep || step == v1alpha1.ShuttingDownStep
 }
 
 // Classify says what an error of Do means.

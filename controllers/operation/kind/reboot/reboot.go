@@ -66,6 +66,12 @@ type Way struct {
 
 	// Image is what that call installs, to be persisted with its claim.
 	Image string
+
+	// After decides what comes after that call, where it does not end in a reboot; nil where it does.
+	After func(kind.Scope, kind.Unit, kind.Observation) kind.Action
+
+	// Ask makes another action of the one that makes that call, where something comes between; nil leaves it as it is.
+	Ask func(kind.Unit, kind.Observation, kind.Action) kind.Action
 }
 
 // Proof says what a machine that is back must show beyond being well: nil if it does, else what to do.
@@ -90,9 +96,16 @@ func leads(seen kind.Observation) bool {
 	return seen.Etcd != nil && len(seen.Etcd.Members) > 1 && seen.Etcd.Leader == seen.Etcd.MemberID
 }
 
-// leave empties a machine. In a cluster of one machine neither pods nor replicas have anywhere to go.
+// full says whether a machine goes with its pods and replicas: in a cluster of one machine they have nowhere to go, and who forces a reboot
+// or a reset cannot wait for them.
+func full(scope kind.Scope) bool {
+	node := scope.Spec.Node
+	return scope.Machines == 1 || node != nil && (node.RebootMode == v1alpha1.RebootModeForce || node.Forced())
+}
+
+// leave empties a machine.
 func leave(scope kind.Scope, unit kind.Unit, seen kind.Observation, way Way) kind.Action {
-	if scope.Machines == 1 {
+	if full(scope) {
 		return askForReboot(scope, unit, seen, way)
 	}
 	if wait := sightless(scope, seen); wait != nil {
@@ -125,12 +138,17 @@ func sightless(scope kind.Scope, seen kind.Observation) *kind.Action {
 	return nil
 }
 
+// Ask is askForReboot for who decides by itself what comes after the call of a way.
+func Ask(scope kind.Scope, unit kind.Unit, seen kind.Observation, way Way) kind.Action {
+	return askForReboot(scope, unit, seen, way)
+}
+
 // askForReboot asks only for a machine that is cordoned and holds no replicas, whoever changed that meanwhile.
 func askForReboot(scope kind.Scope, unit kind.Unit, seen kind.Observation, way Way) kind.Action {
 	if seen.TalosTrouble != "" {
 		return kind.Unreachable(unit, seen.TalosTrouble)
 	}
-	if scope.Machines > 1 {
+	if !full(scope) {
 		wait := sightless(scope, seen)
 		switch {
 		case wait != nil:
@@ -141,14 +159,20 @@ func askForReboot(scope kind.Scope, unit kind.Unit, seen kind.Observation, way W
 			return kind.Action{Verdict: kind.Call, Step: v1alpha1.DrainingStep}
 		}
 	}
-	return kind.Action{
+	ask := kind.Action{
 		Verdict: kind.Call, Step: way.step(), PreRebootBootID: seen.Talos.BootID, NodeName: unit.Machine.Status.NodeName, Image: way.Image,
 	}
+	if way.Ask != nil {
+		return way.Ask(unit, seen, ask)
+	}
+	return ask
 }
 
 // Next decides what comes after a step of the sequence.
 func Next(scope kind.Scope, unit kind.Unit, seen kind.Observation, way Way) kind.Action {
 	switch step := unit.Status.Step; {
+	case step == way.step() && way.After != nil:
+		return way.After(scope, unit, seen)
 	case step == v1alpha1.RebootingStep || step == way.step():
 		return rebooting(scope, unit, seen, way)
 	case step == v1alpha1.VerifyingStep:
@@ -180,33 +204,40 @@ func rebooting(scope kind.Scope, unit kind.Unit, seen kind.Observation, way Way)
 	case visible && seen.Talos.BootID != unit.Status.PreRebootBootID:
 		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.VerifyingStep, Message: "waiting until the machine is ready"}
 	case unit.FailedForGood():
-		return kind.FailStep(unit, retryOfReboot(scope)) // The cordon is off; see Undo.
+		return kind.FailStep(unit, RetryStep(scope)) // The cordon is off; see Undo.
 	case unit.Failed() && visible && !GoingDown(seen.Talos.Stage):
 		return askForReboot(scope, unit, seen, way)
 	case !visible:
 		return kind.Action{Verdict: kind.Wait, Message: strings.TrimSuffix("waiting for another boot ID: "+seen.TalosTrouble, ": ")}
 	}
-	return kind.Action{Verdict: kind.Wait, Message: stillUp(unit, seen.Talos.Stage)}
+	return kind.Action{Verdict: kind.Wait, Message: stillUp(scope, unit, seen.Talos.Stage)}
 }
 
-// GoingDown says whether a machine in a stage is on its way into a reboot already. It must not be asked again.
+// GoingDown says whether a machine in a stage is on its way down already. It must not be asked again.
 func GoingDown(stage string) bool {
-	return stage == talos.StageRebooting || stage == talos.StageUpgrading
+	switch stage {
+	case talos.StageRebooting, talos.StageUpgrading, talos.StageShuttingDown, talos.StageResetting:
+		return true
+	}
+	return false
 }
 
 // stillUp says what a machine that answers with the boot ID of before is doing, and what helps if it never ends: Talos lets a second
 // reboot take over from one that hangs, but from no upgrade. That is for a person to ask for.
-func stillUp(unit kind.Unit, stage string) string {
+func stillUp(scope kind.Scope, unit kind.Unit, stage string) string {
 	help := fmt.Sprintf("if it hangs: talosctl -n %s reboot --mode force, or cycle its power", unit.Machine.Spec.Address)
-	if unit.Status.Step == v1alpha1.UpgradingStep {
+	switch node := scope.Spec.Node; {
+	case node != nil && node.RebootMode == v1alpha1.RebootModeForce:
+		help = "it was forced already: if it hangs, cycle its power"
+	case unit.Status.Step == v1alpha1.UpgradingStep:
 		help = fmt.Sprintf("why an installation failed is in: talosctl -n %s dmesg", unit.Machine.Spec.Address)
 	}
 	return fmt.Sprintf("still up in stage %q, boot ID unchanged; %s", stage, help)
 }
 
-// retryOfReboot is where a retry begins after a reboot was refused: drained once more, where machines are drained.
-func retryOfReboot(scope kind.Scope) v1alpha1.OperationStep {
-	if scope.Machines == 1 {
+// RetryStep is where a retry begins after a machine refused to go: drained once more, where machines are drained.
+func RetryStep(scope kind.Scope) v1alpha1.OperationStep {
+	if full(scope) {
 		return ""
 	}
 	return v1alpha1.DrainingStep
