@@ -5,6 +5,8 @@ package node
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	nodeplan "ichor.maesh.dev/hub/controllers/operation/kind/node/plan"
 	"ichor.maesh.dev/hub/providers/guard"
 	"ichor.maesh.dev/hub/providers/kube"
 	kubefake "ichor.maesh.dev/hub/providers/kube/fake"
@@ -29,6 +32,15 @@ func unit(step v1alpha1.OperationStep) kind.Unit {
 	return u
 }
 
+// scopeOf is an order about one of two machines.
+func scopeOf(action v1alpha1.NodeAction, change func(*kind.Scope)) kind.Scope {
+	scope := kind.Scope{Machines: 2, Spec: v1alpha1.TalosOperationSpec{Kind: "node", Node: &v1alpha1.NodeParameters{Machine: "c1-w-1", Action: action}}}
+	if change != nil {
+		change(&scope)
+	}
+	return scope
+}
+
 // Nothing but Next, Do and a status that is carried along: this is how the engine takes a machine through its reboot.
 func TestRebootFromBeginToEnd(t *testing.T) {
 	g := NewWithT(t)
@@ -38,7 +50,7 @@ func TestRebootFromBeginToEnd(t *testing.T) {
 	machines.Rebooted = func(_ string, now talos.Machine) {
 		api.Change("w-1", func(n *kube.Node) { n.BootID = now.BootID })
 	}
-	scope := kind.Scope{Owner: "default/op-1", Machines: 2, Guard: func(context.Context) error { return nil }}
+	scope := scopeOf("Reboot", func(s *kind.Scope) { s.Owner, s.Guard = "default/op-1", func(context.Context) error { return nil } })
 	executor := New(machines, api)
 
 	u := unit("")
@@ -67,7 +79,7 @@ func TestRebootFromBeginToEnd(t *testing.T) {
 }
 
 func TestNextWaitsForAMachineThatDoesNotAnswer(t *testing.T) {
-	NewWithT(t).Expect(New(nil, nil).Next(kind.Scope{}, unit(""), kind.Observation{TalosTrouble: "no answer"})).To(Equal(kind.Action{
+	NewWithT(t).Expect(New(nil, nil).Next(scopeOf("Reboot", nil), unit(""), kind.Observation{TalosTrouble: "no answer"})).To(Equal(kind.Action{
 		Verdict: "Wait", Reason: "TargetReachable", Message: "machine c1-w-1 does not answer: no answer",
 	}))
 }
@@ -80,7 +92,7 @@ func TestCaseB10NextChecksTheIdentityFirst(t *testing.T) {
 		"":       {Verdict: "Wait", Reason: "MachineSettled", Message: "waiting until the machine tells its UUID"},
 	} {
 		seen := kind.Observation{Talos: talos.Machine{BootID: "old", UUID: uuid}, Node: &kube.Node{Name: "w-1"}}
-		NewWithT(t).Expect(New(nil, nil).Next(kind.Scope{Machines: 2}, unit(""), seen)).To(Equal(want), uuid)
+		NewWithT(t).Expect(New(nil, nil).Next(scopeOf("Reboot", nil), unit(""), seen)).To(Equal(want), uuid)
 	}
 }
 
@@ -103,7 +115,7 @@ func TestSettleAfterAFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			executor, scope := New(nil, nil), kind.Scope{Owner: "default/op-1", Machines: 2}
+			executor, scope := New(nil, nil), scopeOf("Reboot", func(s *kind.Scope) { s.Owner = "default/op-1" })
 			seen := kind.Observation{Talos: talos.Machine{BootID: "old", UUID: "uuid-1", Stage: "running", Ready: true}, Node: row.node}
 			u := unit(row.step)
 			u.Status.PreRebootBootID = "old"
@@ -117,7 +129,7 @@ func TestSettleAfterAFailure(t *testing.T) {
 		u.Status.PreRebootBootID = "old"
 		u.Status.Outcome = &v1alpha1.CallOutcome{Result: "Failed", Class: "Retryable", Message: "it broke"}
 		seen := kind.Observation{Talos: talos.Machine{BootID: "old", UUID: "uuid-1", Stage: "running"}, Node: own}
-		NewWithT(t).Expect(New(nil, nil).Settle(kind.Scope{Owner: "default/op-1", Machines: 2}, u, seen)).To(Equal(kind.Action{
+		NewWithT(t).Expect(New(nil, nil).Settle(scopeOf("Reboot", func(s *kind.Scope) { s.Owner = "default/op-1" }), u, seen)).To(Equal(kind.Action{
 			Verdict: "Call", Step: "Rebooting", PreRebootBootID: "old", NodeName: "w-1",
 		}))
 	})
@@ -126,7 +138,7 @@ func TestSettleAfterAFailure(t *testing.T) {
 // A pause in the middle of the drain takes the machine back to where it was, and not to the end of its operation.
 func TestSettlingBeforeTheRebootDoesNotCompleteIt(t *testing.T) {
 	g := NewWithT(t)
-	executor, scope := New(nil, nil), kind.Scope{Owner: "default/op-1", Machines: 2}
+	executor, scope := New(nil, nil), scopeOf("Reboot", func(s *kind.Scope) { s.Owner = "default/op-1" })
 	seen := kind.Observation{Talos: talos.Machine{BootID: "old", UUID: "uuid-1"}, Node: &kube.Node{Name: "w-1", Unschedulable: true, CordonedBy: "default/op-1"}}
 	u := unit("Draining")
 	u.Status.Outcome = &v1alpha1.CallOutcome{Result: "Succeeded"}
@@ -138,12 +150,28 @@ func TestSettlingBeforeTheRebootDoesNotCompleteIt(t *testing.T) {
 	g.Expect(executor.Next(scope, u, seen)).To(Equal(kind.Action{Verdict: "Park"}), "the pause may have been lifted meanwhile")
 }
 
-func TestStepsAreThoseOfEveryReboot(t *testing.T) {
-	var names []v1alpha1.OperationStep
+// A step is the same in every action that takes it: the engine knows its steps by their names alone.
+func TestStepsAreOnePerName(t *testing.T) {
+	all := map[v1alpha1.OperationStep]kind.Step{}
 	for _, step := range New(nil, nil).Steps() {
-		names = append(names, step.Name)
+		NewWithT(t).Expect(all).NotTo(HaveKey(step.Name))
+		all[step.Name] = step
 	}
-	NewWithT(t).Expect(names).To(Equal([]v1alpha1.OperationStep{"Forfeiting", "Evacuating", "Draining", "Rebooting", "Verifying", "Uncordoning"}))
+	for name := range actions {
+		for _, step := range StepsOf(name) {
+			NewWithT(t).Expect(step).To(Equal(all[step.Name]), "%s of %s", step.Name, name)
+		}
+	}
+	var reboot []v1alpha1.OperationStep
+	for _, step := range StepsOf(v1alpha1.RebootAction) {
+		reboot = append(reboot, step.Name)
+	}
+	NewWithT(t).Expect(reboot).To(Equal([]v1alpha1.OperationStep{"Forfeiting", "Evacuating", "Draining", "Rebooting", "Verifying", "Uncordoning"}))
+}
+
+// Planner and executor know the same actions.
+func TestActions(t *testing.T) {
+	NewWithT(t).Expect(slices.Collect(maps.Keys(actions))).To(ConsistOf(nodeplan.Actions))
 }
 
 func TestClassify(t *testing.T) {
