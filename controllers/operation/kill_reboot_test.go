@@ -49,7 +49,7 @@ var (
 	}))
 
 	_ = addVictim("kind node, action Reboot", victim{
-		steps: node.New(nil, nil).Steps(), spec: func() v1alpha1.TalosOperationSpec { return reboot("c-cp1") },
+		steps: node.StepsOf(v1alpha1.RebootAction), spec: func() v1alpha1.TalosOperationSpec { return reboot("c-cp1") },
 		prepare: prepareReboot, expect: expectNothingTwice,
 	}.with(nil))
 )

@@ -40,7 +40,6 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
-	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	"ichor.maesh.dev/hub/controllers/operation/kind/shutdown"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
 	"ichor.maesh.dev/hub/hub/scheme"
@@ -128,7 +127,7 @@ func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), snapshots: &snapshots{Script: script.New()}, addresses: map[string]string{}}
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{
 		v1alpha1.TalosKind:    talosupgrade.New(f.talos, f.kube, "factory.example"),
-		v1alpha1.NodeKind:     node.New(f.talos, f.kube),
+		v1alpha1.NodeKind:     newNodeExecutor(f.talos, f.kube),
 		v1alpha1.ShutdownKind: shutdown.New(f.talos, f.kube, f.snapshots),
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}
@@ -161,6 +160,7 @@ func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 	f.talos.Rebooted = func(_ string, now talos.Machine) {
 		f.kube.Change(now.NodeName, func(n *kube.Node) { n.BootID = now.BootID })
 	}
+	f.talos.PoweredOff = f.down
 	return f
 }
 
@@ -175,6 +175,7 @@ func (f *fleet) addMachine(ctx context.Context, name, address string, etcd *talo
 		SchematicID: schematic, Platform: "metal",
 	}
 	f.talos.Add(address, facts, etcd)
+	f.furnish(address)
 	f.kube.Set(kube.Node{Name: name, UUID: facts.UUID, BootID: facts.BootID, Ready: true, ControlPlane: etcd != nil})
 	machine := &v1alpha1.TalosMachine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "c-" + name, Labels: map[string]string{clusterv1.ClusterNameLabel: "c"}},
@@ -182,6 +183,9 @@ func (f *fleet) addMachine(ctx context.Context, name, address string, etcd *talo
 	}
 	Expect(admin.Create(ctx, machine)).To(Succeed())
 	machine.Status = v1alpha1.TalosMachineStatus{NodeName: name, TalosVersion: oldVersion, SchematicID: schematic, Platform: "metal", BootID: facts.BootID}
+	if etcd != nil {
+		machine.Status.EtcdMemberID = fmt.Sprintf("%x", etcd.MemberID)
+	}
 	Expect(admin.Status().Update(ctx, machine)).To(Succeed())
 }
 
