@@ -141,6 +141,7 @@ func (c *Cluster) identity(kind string, i, octet int, controlPlane bool) machine
 		Address: c.sim.network.address(c.index, octet+i), SecondAddress: c.secondAddress(octet + i),
 		ControlPlane: controlPlane, UUID: id.String(), MachineID: fmt.Sprintf("%x", id[:]),
 		Platform: c.spec.Platform, SecureBoot: c.spec.SecureBoot,
+		Extensions: c.spec.Extensions, UserVolumes: c.spec.UserVolumes, SystemVolumes: c.spec.SystemVolumes,
 	}
 }
 

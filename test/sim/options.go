@@ -84,6 +84,12 @@ type ClusterSpec struct {
 	PodsPerWorker int `json:"podsPerWorker"`
 	// Hostnames says how Talos names the machines: Short as the Nodes, Upper in upper case, FQDN with a domain.
 	Hostnames HostnameStyle `json:"hostnames,omitempty"`
+	// Extensions are services of system extensions that every machine has, without the prefix ext-.
+	Extensions []string `json:"extensions,omitempty"`
+	// UserVolumes are volumes of users that every machine has, each on a disk of its own.
+	UserVolumes []string `json:"userVolumes,omitempty"`
+	// SystemVolumes are volumes of the system that have partitions of their own on every machine, such as ETCD.
+	SystemVolumes []string `json:"systemVolumes,omitempty"`
 	// DualStack machines tell of an IPv6 address as well. Nothing listens there.
 	DualStack bool `json:"dualStack,omitempty"`
 }

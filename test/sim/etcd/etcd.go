@@ -46,11 +46,14 @@ type Status struct {
 	MemberID, Leader uint64
 	Term, Index      uint64
 	Learner          bool
+	// Size is that of the database on disk, InUse what of it holds data.
+	Size, InUse int64
 }
 
 type member struct {
 	Member
-	up bool
+	up       bool
+	database database
 }
 
 // Cluster is the model. Its methods may be called from any goroutine.
@@ -132,7 +135,7 @@ func (c *Cluster) Alarms(id uint64) ([]Alarm, error) {
 		if c.faults == nil {
 			break
 		}
-		if f, raised := c.faults.Stands(fault.EtcdAlarm, fault.Site{Cluster: c.name, Node: m.Name}); raised {
+		if f, raised := c.faults.Stands(fault.EtcdAlarm, fault.Site{Cluster: c.name, Node: m.Name}); m.raises(f, raised) {
 			alarms = append(alarms, Alarm{MemberID: m.ID, Name: f.Params[fault.ParamAlarm]})
 		}
 	}
@@ -143,7 +146,7 @@ func (c *Cluster) Alarms(id uint64) ([]Alarm, error) {
 func (c *Cluster) Add(name, address string) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := &member{Member: Member{ID: memberID(c.name, name), Name: name, Address: address}, up: true}
+	m := &member{Member: Member{ID: memberID(c.name, name), Name: name, Address: address}, up: true, database: newDatabase()}
 	c.members = append(c.members, m)
 	if c.leader == 0 {
 		c.leader = m.ID
@@ -219,7 +222,7 @@ func (c *Cluster) Healthy() bool {
 }
 
 func (c *Cluster) healthy() bool {
-	return c.leader != 0 && c.quorum() && !c.stands(fault.EtcdNoLeader, nil)
+	return c.leader != 0 && c.quorum() && !c.pauses() && !c.stands(fault.EtcdNoLeader, nil)
 }
 
 // WaitHealthy waits until the cluster serves.
@@ -286,7 +289,7 @@ func (c *Cluster) Status(id uint64) (Status, error) {
 		return Status{}, err
 	}
 	m := c.find(id)
-	status := Status{MemberID: id, Leader: c.leader, Term: c.term, Index: c.index, Learner: c.learner(m)}
+	status := Status{MemberID: id, Leader: c.leader, Term: c.term, Index: c.index, Learner: c.learner(m), Size: c.size(m), InUse: inUse}
 	if c.stands(fault.EtcdNoLeader, nil) || c.stands(fault.EtcdNoLeader, m) {
 		status.Leader = 0
 	}
@@ -347,8 +350,11 @@ func (c *Cluster) find(id uint64) *member {
 }
 
 func (c *Cluster) ask(id uint64) error {
-	if m := c.find(id); m == nil || !m.up {
+	switch m := c.find(id); {
+	case m == nil || !m.up:
 		return ErrNotRunning
+	case m.database.busy:
+		return ErrTimeout
 	}
 	return nil
 }

@@ -34,6 +34,9 @@ type disk struct {
 	slots         [2]Slot
 	running, next int
 	meta          map[uint8]string
+
+	// wiped disks have no machine config, dead ones no Talos either.
+	wiped, dead bool
 }
 
 func slotLabel(slot int) string { return string(rune('A' + slot)) }
@@ -122,13 +125,18 @@ type Snapshot struct {
 	Starts Starts `json:"starts,omitzero"`
 	// BootID is that of the current boot; empty when the machine was down.
 	BootID string `json:"bootID,omitempty"`
+	// Wiped machines were reset, Dead ones have lost Talos itself.
+	Wiped bool `json:"wiped,omitempty"`
+	Dead  bool `json:"dead,omitempty"`
 }
 
 // Save returns what to keep.
 func (m *Machine) Save() (Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := Snapshot{Slots: m.disk.slots, Running: m.disk.running, Next: m.disk.next, Meta: cloneMeta(m.disk.meta)}
+	s := Snapshot{
+		Slots: m.disk.slots, Running: m.disk.running, Next: m.disk.next, Meta: cloneMeta(m.disk.meta), Wiped: m.disk.wiped, Dead: m.disk.dead,
+	}
 	if m.state.APIUp {
 		s.BootID, s.Starts = m.state.BootID, m.starts
 	}
@@ -144,7 +152,7 @@ func Restore(id Identity, env Environment, s Snapshot) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := disk{slots: s.Slots, running: s.Running, next: s.Next, meta: cloneMeta(s.Meta)}
+	d := disk{slots: s.Slots, running: s.Running, next: s.Next, meta: cloneMeta(s.Meta), wiped: s.Wiped, dead: s.Dead}
 	if s.BootID == "" {
 		s.BootID = uuid.NewString()
 		d.running = d.next

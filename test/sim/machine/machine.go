@@ -40,6 +40,12 @@ type Identity struct {
 	Platform string
 	// SecureBoot says that the machine boots signed images.
 	SecureBoot bool
+	// Extensions are the services of system extensions, without their prefix.
+	Extensions []string
+	// UserVolumes are the volumes of users, each on a disk of its own.
+	UserVolumes []string
+	// SystemVolumes are volumes of the system that have partitions of their own, beside those that every machine has.
+	SystemVolumes []string
 }
 
 // Addresses are all addresses that the machine tells of.
@@ -92,6 +98,8 @@ type State struct {
 	Installing bool
 	// PoweredOff machines stay down until somebody switches them on.
 	PoweredOff bool
+	// Maintenance says that the machine has no machine config and waits for one.
+	Maintenance bool
 }
 
 // StatusReady is what the MachineStatus resource says: only the stages booting and running have conditions to meet.
@@ -137,7 +145,11 @@ func newMachine(id Identity, env Environment, d disk, bootID string) *Machine {
 		EtcdUp: id.ControlPlane, KubeletReady: true,
 	}
 	now := env.Clock.Now()
-	m.starts = Starts{System: now, Kubelet: now}
+	m.starts = Starts{System: now, Kubelet: now, Extensions: id.extensionsAt(now)}
+	if d.wiped {
+		m.beginWiped()
+		return m
+	}
 	if id.ControlPlane {
 		m.starts.Etcd = now
 		m.memberID = env.Etcd.Add(id.Name, id.Address)

@@ -26,8 +26,9 @@ const (
 
 // yields says which sequence may be taken over by which others. A shutdown and a rollback ask nobody.
 var yields = map[string][]string{
-	sequenceBoot:   {sequenceReboot, sequenceUpgrade},
+	sequenceBoot:   {sequenceReboot, sequenceUpgrade, sequenceReset},
 	sequenceReboot: {sequenceReboot},
+	sequenceReset:  {sequenceReboot},
 }
 
 // sequence is a run of one of the machine's sequences. A run that has been taken over changes nothing any more.
@@ -183,6 +184,7 @@ func (m *Machine) away(s *sequence, why string, comesBack bool) bool {
 			m.state.PoweredOff, m.sequence = true, nil
 		}
 		m.state.APIUp, m.state.EtcdUp, m.state.KubeletReady, m.state.KubeletRestarting = false, false, false, false
+		m.state.Maintenance = false
 		m.state.Ready, m.state.Installing = false, false
 	})
 	if !ok {
@@ -199,6 +201,10 @@ func (m *Machine) away(s *sequence, why string, comesBack bool) bool {
 func (m *Machine) boot(from *sequence) {
 	if timing.Sleep(from.ctx, m.env.Clock, m.env.Timings.Boot) != nil ||
 		m.env.Faults.WaitGone(from.ctx, fault.BootStuck, m.Site()) != nil || !m.fallBack(from) {
+		return
+	}
+	if m.Wiped() {
+		m.maintain(from)
 		return
 	}
 	other, astray := m.env.Faults.Fire(fault.OtherVersion, m.Site())
@@ -253,7 +259,7 @@ func (m *Machine) wake(s *sequence) {
 	m.state.BootID = uuid.NewString()
 	m.state.APIUp, m.state.Stage, m.state.Ready = true, runtime.MachineStageBooting, false
 	m.config.boot()
-	m.starts = Starts{System: m.env.Clock.Now()}
+	m.starts = Starts{System: m.env.Clock.Now(), Extensions: m.extensionsAt(m.env.Clock.Now())}
 	m.events.status(m.state)
 	m.bootParts()
 }

@@ -62,8 +62,14 @@ func newApid(n *node, certificate tls.Certificate) *grpc.Server {
 			return n.cluster.PKI.SpoiledTalosServer(problem, n.Name, n.serverIPs()...)
 		},
 	}
+	choose := func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if n.inMaintenance() {
+			return n.maintenanceTLS()
+		}
+		return server.ConfigForClient(hello)
+	}
 	return grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: server.ConfigForClient})),
+		grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: choose})),
 		grpc.UnknownServiceHandler(handler),
 		grpc.ForceServerCodecV2(proxy.Codec()),
 		grpc.SharedWriteBuffer(true),
@@ -117,6 +123,9 @@ func callerOf(ctx context.Context) caller {
 // route decides where a call goes, as apid does: the metadata "node" passes it on to one node, "nodes" to several with
 // merged answers, and neither keeps it here.
 func (n *node) route(ctx context.Context, method string) (proxy.Mode, []proxy.Backend, error) {
+	if n.inMaintenance() {
+		return n.routeInMaintenance(method)
+	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	one, many := md[mdNode], md[mdNodes]
 	switch {

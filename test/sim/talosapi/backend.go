@@ -26,7 +26,7 @@ func (b localBackend) String() string { return b.node.Name }
 
 // GetConnection implements proxy.Backend.
 func (b localBackend) GetConnection(ctx context.Context, _ string) (context.Context, *grpc.ClientConn, error) {
-	md := outgoing(ctx)
+	md := b.node.outgoing(ctx)
 	md.Set(mdSimNode, b.node.Name)
 	return metadata.NewOutgoingContext(ctx, md), b.node.cluster.local, nil
 }
@@ -56,7 +56,7 @@ func (b remoteBackend) GetConnection(ctx context.Context, _ string) (context.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	md := outgoing(ctx)
+	md := b.node.outgoing(ctx)
 	md.Set(mdProxyFrom, b.node.Address)
 	return metadata.NewOutgoingContext(ctx, md), conn, nil
 }
@@ -72,13 +72,13 @@ func (b remoteBackend) BuildError(streaming bool, err error) ([]byte, error) {
 }
 
 // outgoing is the metadata of the next hop: the caller's, without what routes, and with who the caller is.
-func outgoing(ctx context.Context) metadata.MD {
+func (n *node) outgoing(ctx context.Context) metadata.MD {
 	md, _ := metadata.FromIncomingContext(ctx)
 	md = md.Copy()
 	for _, key := range []string{mdNode, mdNodes, mdProxyFrom, ":authority", mdSimNode} {
 		md.Delete(key)
 	}
-	c := callerOf(ctx)
+	c := n.whoCalls(ctx)
 	md.Set(mdRole, c.roles...)
 	md.Set(mdSimCaller, c.name)
 	return md

@@ -23,6 +23,9 @@ import (
 
 // describe lists the resources of a node in a given state.
 func (n *node) describe(state sim.State) []resource.Resource {
+	if state.Maintenance {
+		return n.describeInMaintenance(state)
+	}
 	active, persistent := n.Config()
 	list := []resource.Resource{
 		machineStatus(state),
@@ -38,14 +41,16 @@ func (n *node) describe(state sim.State) []resource.Resource {
 	list = append(list, schematic(state)...)
 	list = append(list, n.metaKeys()...)
 	list = append(list, n.services()...)
-	list = append(list, n.disks()...)
+	list = append(list, n.disks(false)...)
 	list = append(list, n.network()...)
 	list = append(list, n.kubernetes(state)...)
 	if state.EtcdUp {
 		list = append(list, n.etcdMember())
 	}
 	for _, other := range n.cluster.nodes {
-		list = append(list, other.member())
+		if !other.Wiped() { // Discovery forgets who does not tell of itself.
+			list = append(list, other.member())
+		}
 	}
 	return list
 }

@@ -68,7 +68,7 @@ func (machineService) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machin
 	member := &machineapi.EtcdMemberStatus{
 		MemberId: s.MemberID, Leader: s.Leader, IsLearner: s.Learner,
 		RaftTerm: s.Term, RaftIndex: s.Index, RaftAppliedIndex: s.Index,
-		DbSize: 24 << 20, DbSizeInUse: 16 << 20, ProtocolVersion: "3.6.4", StorageVersion: "3.6.0",
+		DbSize: s.Size, DbSizeInUse: s.InUse, ProtocolVersion: "3.6.4", StorageVersion: "3.6.0",
 	}
 	if s.Leader == 0 {
 		member.Errors = []string{etcd.ErrNoLeader.Error()}
@@ -86,13 +86,7 @@ func (machineService) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*mac
 	if err != nil {
 		return nil, etcdError(err)
 	}
-	list := &machineapi.EtcdAlarm{}
-	for _, a := range alarms {
-		list.MemberAlarms = append(list.MemberAlarms, &machineapi.EtcdMemberAlarm{
-			MemberId: a.MemberID, Alarm: machineapi.EtcdMemberAlarm_AlarmType(machineapi.EtcdMemberAlarm_AlarmType_value[a.Name]),
-		})
-	}
-	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{list}}, nil
+	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{{MemberAlarms: memberAlarms(alarms)}}}, nil
 }
 
 // EtcdForfeitLeadership moves the leadership to another member; the answer names none if there was none to move.

@@ -28,12 +28,9 @@ type storageService struct {
 	storageapi.UnimplementedStorageServiceServer
 }
 
-// Disks lists the one disk.
+// Disks lists the disks.
 func (storageService) Disks(ctx context.Context, _ *emptypb.Empty) (*storageapi.DisksResponse, error) {
-	return &storageapi.DisksResponse{Messages: []*storageapi.Disks{{Disks: []*storageapi.Disk{{
-		DeviceName: diskPath, Size: diskSize, Type: storageapi.Disk_SSD, SystemDisk: true,
-		Serial: nodeFrom(ctx).MachineID[:20], Subsystem: "/sys/class/block",
-	}}}}}, nil
+	return &storageapi.DisksResponse{Messages: []*storageapi.Disks{{Disks: nodeFrom(ctx).storageDisks()}}}, nil
 }
 
 // timeService is TimeService of the node that a call is for. The simulation has one clock.

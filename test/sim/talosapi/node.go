@@ -30,6 +30,7 @@ type node struct {
 	resources *resources // Of the current boot.
 	bootID    string     // The boot that resources belong to.
 	version   string     // The version that the other nodes were told.
+	wiped     bool       // Whether they were told that it belongs to no cluster.
 
 	configuration configuration // What configuredNow was made from; only sync uses both.
 	configuredNow []resource.Resource
@@ -72,8 +73,8 @@ func (n *node) changed() {
 	n.sync()
 	n.mu.Lock()
 	version := n.State().Running.Version
-	news := version != n.version
-	n.version = version
+	news := version != n.version || n.Wiped() != n.wiped
+	n.version, n.wiped = version, n.Wiped()
 	n.mu.Unlock()
 	if news {
 		n.cluster.Sync()

@@ -129,6 +129,13 @@ func otherArguments(req any) map[string]string {
 		return map[string]string{"service": r.GetId()}
 	case *machineapi.ServiceRestartRequest:
 		return map[string]string{"service": r.GetId()}
+	case *machineapi.ResetRequest:
+		return map[string]string{
+			"mode": r.GetMode().String(), "graceful": strconv.FormatBool(r.GetGraceful()), "reboot": strconv.FormatBool(r.GetReboot()),
+			"partitions": labels(r.GetSystemPartitionsToWipe()), "disks": strings.Join(r.GetUserDisksToWipe(), ","),
+		}
+	case *machineapi.EtcdRemoveMemberByIDRequest:
+		return map[string]string{"member": strconv.FormatUint(r.GetMemberId(), 16)}
 	case *machineapi.ReadRequest:
 		return map[string]string{"path": r.GetPath()}
 	case *cosiv1alpha1.GetRequest:
@@ -141,4 +148,13 @@ func otherArguments(req any) map[string]string {
 		return map[string]string{"image": r.GetReference(), "store": "CRI/" + r.GetNamespace().String()}
 	}
 	return nil
+}
+
+// labels are the labels of partitions that are to be wiped.
+func labels(partitions []*machineapi.ResetPartitionSpec) string {
+	var list []string
+	for _, partition := range partitions {
+		list = append(list, partition.GetLabel())
+	}
+	return strings.Join(list, ",")
 }

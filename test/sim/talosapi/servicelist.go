@@ -5,6 +5,7 @@ package talosapi
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -12,9 +13,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"ichor.maesh.dev/hub/test/sim/machine"
 )
 
-const kubeletService = "kubelet"
+const (
+	kubeletService  = "kubelet"
+	extensionPrefix = "ext-"
+)
 
 // service is one of a machine's system services.
 type service struct {
@@ -41,6 +47,7 @@ func (n *node) systemServices() []service {
 	if state.KubeletRestarting {
 		kubelet.stopped = starts.KubeletStop
 	}
+	list = append(list, n.extensionServices(starts)...)
 	list = append(list, kubelet,
 		service{id: "machined", started: starts.System, checked: true},
 		service{id: "syslogd", started: starts.System, checked: true},
@@ -49,6 +56,15 @@ func (n *node) systemServices() []service {
 		list = append(list, service{id: "trustd", started: starts.System, checked: true})
 	}
 	return append(list, service{id: "udevd", started: starts.System, checked: true})
+}
+
+// extensionServices are the services of system extensions. They have no health check.
+func (n *node) extensionServices(starts machine.Starts) []service {
+	var list []service
+	for _, name := range n.Extensions {
+		list = append(list, service{id: extensionPrefix + name, started: starts.Extensions[name]})
+	}
+	return list
 }
 
 func (s service) running() bool { return !s.started.IsZero() && s.stopped.IsZero() }
@@ -136,6 +152,9 @@ func (n *node) operate(id, operation string) error {
 			return nil
 		case id == kubeletService && operation != "stop":
 			n.RestartKubelet()
+			return nil
+		case strings.HasPrefix(id, extensionPrefix) && operation == "restart":
+			n.RestartExtension(strings.TrimPrefix(id, extensionPrefix))
 			return nil
 		default:
 			return status.Errorf(codes.Unknown, "service %q doesn't support %s operation via API", id, operation)

@@ -37,6 +37,8 @@ type Timings struct {
 
 	// Election is the time without a leader after the etcd leader went away.
 	Election time.Duration
+	// Defrag is how long an etcd member answers nothing while it is defragmented.
+	Defrag time.Duration
 	// EtcdTimeout is how long a request waits for an etcd without quorum before it fails.
 	EtcdTimeout time.Duration
 
@@ -69,6 +71,7 @@ func Default() Timings {
 		BackOff:   2 * time.Second,
 
 		Election:    time.Second,
+		Defrag:      time.Second,
 		EtcdTimeout: 5 * time.Second,
 
 		PodTermination:   time.Second,
@@ -102,7 +105,7 @@ func (t Timings) Scaled(speed float64) Timings {
 func (t *Timings) fields() []*time.Duration {
 	return []*time.Duration{
 		&t.Pull, &t.Install, &t.Stop, &t.Boot, &t.FailedBoot, &t.EtcdJoin, &t.Kubelet, &t.Settle,
-		&t.Election, &t.EtcdTimeout, &t.PodTermination, &t.PodStart, &t.Drain, &t.EvictionRetry, &t.NodeMonitorGrace,
+		&t.Election, &t.Defrag, &t.EtcdTimeout, &t.PodTermination, &t.PodStart, &t.Drain, &t.EvictionRetry, &t.NodeMonitorGrace,
 		&t.StaticPod, &t.BackOff,
 	}
 }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package talosapi
+
+import (
+	"context"
+	"errors"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"ichor.maesh.dev/hub/test/sim/etcd"
+)
+
+func memberAlarms(alarms []etcd.Alarm) []*machineapi.EtcdMemberAlarm {
+	var list []*machineapi.EtcdMemberAlarm
+	for _, a := range alarms {
+		list = append(list, &machineapi.EtcdMemberAlarm{
+			MemberId: a.MemberID, Alarm: machineapi.EtcdMemberAlarm_AlarmType(machineapi.EtcdMemberAlarm_AlarmType_value[a.Name]),
+		})
+	}
+	return list
+}
+
+// EtcdAlarmDisarm takes every alarm back, those of other members too.
+func (machineService) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmDisarmResponse, error) {
+	n, err := etcdNode(ctx, "etcd alarm disarm")
+	if err != nil {
+		return nil, err
+	}
+	alarms, err := n.Etcd().Disarm(n.MemberID())
+	if err != nil {
+		return nil, etcdError(err)
+	}
+	return &machineapi.EtcdAlarmDisarmResponse{Messages: []*machineapi.EtcdAlarmDisarm{{MemberAlarms: memberAlarms(alarms)}}}, nil
+}
+
+// EtcdDefragment defragments the node's own member, and answers when that is over.
+func (machineService) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdDefragmentResponse, error) {
+	n, err := etcdNode(ctx, "etcd defragment")
+	if err != nil {
+		return nil, err
+	}
+	if err := n.Etcd().Defragment(ctx, n.MemberID()); err != nil {
+		return nil, etcdError(err)
+	}
+	return &machineapi.EtcdDefragmentResponse{Messages: []*machineapi.EtcdDefragment{{}}}, nil
+}
+
+// EtcdLeaveCluster removes the node's own member, stops it and deletes its data.
+func (machineService) EtcdLeaveCluster(ctx context.Context, _ *machineapi.EtcdLeaveClusterRequest) (*machineapi.EtcdLeaveClusterResponse, error) {
+	n, err := etcdNode(ctx, "etcd leave")
+	if err != nil {
+		return nil, err
+	}
+	if err := n.LeaveEtcd(); err != nil {
+		return nil, status.Error(codes.Unknown, "failed to leave cluster: "+err.Error())
+	}
+	return &machineapi.EtcdLeaveClusterResponse{Messages: []*machineapi.EtcdLeaveCluster{{}}}, nil
+}
+
+// EtcdRemoveMemberByID removes any member. One that runs stops as soon as it hears of it.
+func (machineService) EtcdRemoveMemberByID(
+	ctx context.Context, req *machineapi.EtcdRemoveMemberByIDRequest,
+) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
+	n, err := etcdNode(ctx, "etcd remove member")
+	if err != nil {
+		return nil, err
+	}
+	switch err := n.Etcd().Remove(n.MemberID(), req.GetMemberId()); {
+	case errors.Is(err, etcd.ErrNoSuchMember):
+		return nil, status.Error(codes.NotFound, err.Error())
+	case err != nil:
+		return nil, status.Error(codes.Unknown, "failed to remove member: "+err.Error())
+	}
+	for _, other := range n.cluster.nodes {
+		if other.ControlPlane && other.MemberID() == req.GetMemberId() {
+			other.StopEtcd()
+		}
+	}
+	return &machineapi.EtcdRemoveMemberByIDResponse{Messages: []*machineapi.EtcdRemoveMemberByID{{}}}, nil
+}
