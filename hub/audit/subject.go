@@ -68,7 +68,7 @@ func ofOrder(order *pb.OperationOrder, dry bool) subject {
 	parts := []string{"start " + kindName(order.GetKind())}
 	if node := order.GetParameters().GetNode(); node != nil {
 		s.machine = node.GetMachine()
-		parts = append(parts, strings.Join(strings.Fields(node.GetAction()+" "+node.GetRebootMode()), " "))
+		parts = append(parts, nodeWords(node))
 	}
 	target := order.GetTarget()
 	for _, field := range []struct{ name, value string }{
@@ -84,6 +84,15 @@ func ofOrder(order *pb.OperationOrder, dry bool) subject {
 		s.overrides = append(s.overrides, v1alpha1.GateOverride{Gate: override.GetGate(), Reason: override.GetReason()})
 	}
 	return s
+}
+
+// nodeWords are the parameters of kind node that are given.
+func nodeWords(node *pb.NodeParameters) string {
+	reset := node.GetReset_()
+	words := strings.Join([]string{
+		node.GetAction(), node.GetRebootMode(), node.GetService(), reset.GetManner(), strings.Join(reset.GetWipe(), " "), reset.GetAfter(), node.GetAlarms(),
+	}, " ")
+	return strings.Join(strings.Fields(words), " ")
 }
 
 // kindName is the name of a kind as the API has it.

@@ -81,40 +81,10 @@ func kindOf(kind pb.OperationKind) (v1alpha1.OperationKind, plan.Planner, error)
 // clusterOf is the cluster that an order names. One about a machine may leave out its name.
 func (s *Server) clusterOf(order *pb.OperationOrder, kind v1alpha1.OperationKind) (client.ObjectKey, error) {
 	ref := order.GetCluster()
-	if kind == v1alpha1.NodeKind && ref.GetName() == "" && ref.GetNamespace() != "" {
+	if order.GetParameters().GetNode().GetMachine() != "" && kind == v1alpha1.NodeKind && ref.GetName() == "" && ref.GetNamespace() != "" {
 		return client.ObjectKey{Namespace: ref.GetNamespace()}, s.checkReference("order.cluster", ref)
 	}
 	return s.key("order.cluster", ref)
-}
-
-// nodeActions and rebootModes are what the definition of a TalosOperation lets through.
-var (
-	nodeActions = []v1alpha1.NodeAction{
-		v1alpha1.RebootAction, v1alpha1.ShutdownAction, v1alpha1.RestartServiceAction, v1alpha1.EtcdDefragAction, v1alpha1.EtcdForfeitLeadershipAction,
-		v1alpha1.ResetAction,
-	}
-	rebootModes = []v1alpha1.RebootMode{"", v1alpha1.RebootModeDefault, v1alpha1.RebootModePowerCycle, v1alpha1.RebootModeForce}
-)
-
-// nodeOf are the parameters of an order about one machine.
-func nodeOf(order *pb.OperationOrder, kind v1alpha1.OperationKind) (*v1alpha1.NodeParameters, error) {
-	node := order.GetParameters().GetNode()
-	switch action, mode := v1alpha1.NodeAction(node.GetAction()), v1alpha1.RebootMode(node.GetRebootMode()); {
-	case kind != v1alpha1.NodeKind && node == nil:
-		return nil, nil
-	case kind != v1alpha1.NodeKind:
-		return nil, &InvalidError{Field: "order.parameters.node", Value: node.GetMachine(), Allowed: fmt.Sprintf("kind %s takes no parameters", kind)}
-	case node.GetMachine() == "":
-		return nil, &InvalidError{Field: "order.parameters.node.machine", Allowed: "name a TalosMachine, or its Node"}
-	case !slices.Contains(nodeActions, action):
-		return nil, &InvalidError{Field: "order.parameters.node.action", Value: node.GetAction(), Allowed: "one of " + commas(nodeActions)}
-	case !slices.Contains(rebootModes, mode):
-		return nil, &InvalidError{Field: "order.parameters.node.reboot_mode", Value: node.GetRebootMode(), Allowed: "one of " + commas(rebootModes[1:])}
-	case mode != "" && action != v1alpha1.RebootAction:
-		return nil, &InvalidError{Field: "order.parameters.node.reboot_mode", Value: node.GetRebootMode(), Allowed: "goes with action Reboot only"}
-	default:
-		return &v1alpha1.NodeParameters{Machine: node.GetMachine(), Action: action, RebootMode: mode}, nil
-	}
 }
 
 var schematicID = regexp.MustCompile(`^[0-9a-f]{64}$`)

@@ -83,7 +83,7 @@ func (s *Start) judge(cluster *v1alpha1.TalosCluster) {
 
 // locate finds the cluster of an order that names a machine only.
 func (s *Service) locate(ctx context.Context, order Order) (Order, error) {
-	if order.Cluster.Name != "" || order.Spec.Node == nil {
+	if order.Cluster.Name != "" || order.Spec.Node == nil || order.Spec.Node.Machine == "" {
 		return order, nil
 	}
 	machine, err := s.Machine(ctx, order.Cluster.Namespace, "", order.Spec.Node.Machine)
@@ -97,7 +97,7 @@ func (s *Service) locate(ctx context.Context, order Order) (Order, error) {
 // onMachine replaces the name of a Node by that of its machine. What nobody knows stays, and the plan says so.
 func onMachine(order Order, facts targets.Facts) Order {
 	node := order.Spec.Node
-	if node == nil || facts.Machine(node.Machine) != nil {
+	if node == nil || node.Machine == "" || facts.Machine(node.Machine) != nil {
 		return order
 	}
 	if found := byNode(facts.Machines, node.Machine); len(found) == 1 {

@@ -17,13 +17,11 @@ func (s *Start) Command() string {
 	case s.Spec.Shutdown != nil:
 		words = append(append(words, shutdownWords(s.Spec)...), "--namespace", s.Order.Cluster.Namespace)
 	case node != nil:
-		words = append(words, "node", actionWord(node.Action), node.Machine, "--namespace", s.Order.Cluster.Namespace, "--cluster", s.Spec.ClusterName)
+		words = append(append(words, nodeWords(node)...), "--namespace", s.Order.Cluster.Namespace, "--cluster", s.Spec.ClusterName)
+		words = append(words, nodeFlags(node)...)
 	default:
 		words = append(words, "upgrade", string(s.Spec.Kind), s.Plan.Target.TalosVersion,
 			"--namespace", s.Order.Cluster.Namespace, "--cluster", s.Spec.ClusterName)
-	}
-	if node := s.Spec.Node; node != nil && node.RebootMode != "" {
-		words = append(words, "--mode", strings.ToLower(string(node.RebootMode)))
 	}
 	if schematic := s.Order.Target.SchematicID; schematic != "" {
 		words = append(words, "--schematic", schematic)
@@ -40,8 +38,11 @@ func (s *Start) Command() string {
 var capitals = regexp.MustCompile(`([a-z])([A-Z])`)
 
 // actionWord is an action as the command line writes it, such as restart-service.
-func actionWord(action v1alpha1.NodeAction) string {
-	return strings.ToLower(capitals.ReplaceAllString(string(action), "$1-$2"))
+func actionWord(action v1alpha1.NodeAction) string { return flagWord(action) }
+
+// flagWord is a value as the command line writes it.
+func flagWord[T ~string](value T) string {
+	return strings.ToLower(capitals.ReplaceAllString(string(value), "$1-$2"))
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9%+,./:=@_-]+$`)
@@ -76,7 +77,12 @@ func describe(target v1alpha1.OperationTarget) string {
 func describeOrder(spec v1alpha1.TalosOperationSpec, target v1alpha1.OperationTarget) string {
 	what := describe(target)
 	if node := spec.Node; node != nil {
-		what = strings.TrimSpace(fmt.Sprintf("%s of %s %s", node.Action, node.Machine, node.RebootMode))
+		what = describeNode(node)
+	}
+	if shutdown := spec.Shutdown; shutdown != nil {
+		what = strings.TrimSpace(fmt.Sprintf("%s %s", shutdown.Action, map[v1alpha1.ShutdownSnapshot]string{
+			v1alpha1.ShutdownSnapshotTake: "with a snapshot", v1alpha1.ShutdownSnapshotNone: "without a snapshot",
+		}[shutdown.Snapshot]))
 	}
 	if shutdown := spec.Shutdown; shutdown != nil {
 		what = strings.TrimSpace(fmt.Sprintf("%s %s", shutdown.Action, map[v1alpha1.ShutdownSnapshot]string{

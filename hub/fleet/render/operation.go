@@ -105,7 +105,19 @@ func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
 	}
 	return &pb.OperationParameters{Parameters: &pb.OperationParameters_Node{Node: &pb.NodeParameters{
 		Machine: spec.Node.Machine, Action: string(spec.Node.Action), RebootMode: string(spec.Node.RebootMode),
+		Service: spec.Node.Service, Alarms: string(spec.Node.Alarms), Reset_: reset(spec.Node.Reset),
 	}}}
+}
+
+func reset(of *v1alpha1.ResetParameters) *pb.ResetParameters {
+	if of == nil {
+		return nil
+	}
+	rendered := &pb.ResetParameters{Manner: string(of.Manner), After: string(of.After)}
+	for _, target := range of.Wipe {
+		rendered.Wipe = append(rendered.Wipe, string(target))
+	}
+	return rendered
 }
 
 // progress counts the machines that an operation takes, as far as that is known, and those that are over.
@@ -126,8 +138,13 @@ var withoutMachines = []v1alpha1.OperationKind{v1alpha1.IchorKind, v1alpha1.CNIK
 // planned is how many machines an operation will take: the one that it names, or all that the hub may touch and nobody holds.
 func planned(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (planned int32) {
 	switch {
-	case op.Spec.Node != nil:
+	case op.Spec.Node != nil && op.Spec.Node.Machine != "":
 		return 1
+	case op.Spec.Node != nil: // Every member of etcd.
+		for _, machine := range machines {
+			planned += count(machine.Spec.Approval == v1alpha1.Approved && machine.Spec.Role == v1alpha1.ControlPlaneRole)
+		}
+		return planned
 	case op.Spec.Shutdown != nil && op.Spec.Shutdown.Action == v1alpha1.ClusterStart:
 		return 0 // Its stages are about the cluster as a whole.
 	case slices.Contains(withoutMachines, op.Spec.Kind):

@@ -82,8 +82,24 @@ func refused() []refusal {
 			`TalosMachine "w-9" is not an approved machine of cluster c1`, "ichor machine list --cluster c1",
 		},
 		{
-			"an action that this hub does not know", nil, reboot("c1-w-1", func(o *pb.OperationOrder) { o.GetParameters().GetNode().Action = "Reset" }), "ActionKnown",
-			`this hub does not know action "Reset"; it knows "Reboot"`, "upgrade the hub",
+			"a shutdown of one of two control planes (B1)", two, nodeOrder("c1-cp-1", "Shutdown"), "Quorum",
+			"two control planes: etcd loses its quorum once either of them is off", "add a third control plane, or remove one",
+		},
+		{
+			"a reset of one of two control planes (B1)", two, nodeOrder("c1-cp-1", "Reset"), "Quorum",
+			"two control planes: etcd loses its quorum without either of them", "add a third control plane, or remove one",
+		},
+		{
+			"a defragmentation of two members (B1)", two, nodeOrder("", "EtcdDefrag"), "Quorum",
+			"two control planes: etcd has no quorum while either of its members is defragmented", "add a third control plane, or remove one",
+		},
+		{
+			"a leadership that no worker has", nil, nodeOrder("c1-w-1", "EtcdForfeitLeadership"), "EtcdMember",
+			"c1-w-1 is a worker: it has no etcd member", "name a control plane; see: ichor machine list --cluster c1",
+		},
+		{
+			"alarms after one member of several", nil, nodeOrder("c1-cp-1", "EtcdDefrag", func(n *pb.NodeParameters) { n.Alarms = "Disarm" }), "EtcdMember",
+			"alarms are disarmed once all 3 members are defragmented, and not after c1-cp-1 alone", "leave out the machine, or the alarms",
 		},
 		{
 			"no version anywhere", []client.Object{cluster(asks(""))}, upgrade(to("")), "TargetDeclared",

@@ -22,6 +22,10 @@ import (
 // orders are requests that nobody can mean: each names the field, its value and what is allowed. Cases F5 and F6 are among them.
 func orders() []Row {
 	const modes, actions = "one of Default, PowerCycle, Force", "one of Reboot, Shutdown, RestartService, EtcdDefrag, EtcdForfeitLeadership, Reset"
+	const services = "kubelet, or ext- and the name of an extension's service: Talos restarts no others"
+	reset := func(parameters *pb.ResetParameters) *pb.OperationOrder {
+		return nodeOrder("c1-w-1", "Reset", func(n *pb.NodeParameters) { n.Reset_ = parameters })
+	}
 	node := func(change func(*pb.NodeParameters)) *pb.OperationOrder {
 		return reboot("c1-w-1", func(o *pb.OperationOrder) { change(o.GetParameters().GetNode()) })
 	}
@@ -58,6 +62,24 @@ func orders() []Row {
 		invalid("order/a mode that is none", `order.parameters.node.reboot_mode "fast": `+modes, plan(node(func(n *pb.NodeParameters) { n.RebootMode = "fast" }))),
 		invalid("order/a mode of another action", `order.parameters.node.reboot_mode "Force": goes with action Reboot only`,
 			plan(node(func(n *pb.NodeParameters) { n.Action, n.RebootMode = "Shutdown", "Force" }))),
+		invalid("order/a service of another action", `order.parameters.node.service "kubelet": goes with action RestartService only`,
+			plan(node(func(n *pb.NodeParameters) { n.Service = "kubelet" }))),
+		invalid("order/no service", "order.parameters.node.service is missing: "+services, plan(node(func(n *pb.NodeParameters) { n.Action = "RestartService" }))),
+		invalid("order/a service that Talos does not restart", `order.parameters.node.service "etcd": `+services,
+			plan(node(func(n *pb.NodeParameters) { n.Action, n.Service = "RestartService", "etcd" }))),
+		invalid("order/alarms of another action", `order.parameters.node.alarms "Disarm": goes with action EtcdDefrag only`,
+			plan(node(func(n *pb.NodeParameters) { n.Alarms = "Disarm" }))),
+		invalid("order/alarms that are neither kept nor disarmed", `order.parameters.node.alarms "Off": one of Keep, Disarm`,
+			plan(node(func(n *pb.NodeParameters) { n.Action, n.Alarms = "EtcdDefrag", "Off" }))),
+		invalid("order/a reset of another action", `order.parameters.node.reset "given": goes with action Reset only`,
+			plan(node(func(n *pb.NodeParameters) { n.Reset_ = &pb.ResetParameters{After: "PowerOff"} }))),
+		invalid("order/a manner that is none", `order.parameters.node.reset.manner "Rude": one of Graceful, Forced`, plan(reset(&pb.ResetParameters{Manner: "Rude"}))),
+		invalid("order/nothing after a reset that is known", `order.parameters.node.reset.after "Sleep": one of Reboot, PowerOff`, plan(reset(&pb.ResetParameters{After: "Sleep"}))),
+		invalid("order/what cannot be wiped", `order.parameters.node.reset.wipe[1] "Cloud": one of System, UserVolumes`,
+			plan(reset(&pb.ResetParameters{Wipe: []string{"System", "Cloud"}}))),
+		invalid("order/wiped twice", `order.parameters.node.reset.wipe[1] "System": each once`, plan(reset(&pb.ResetParameters{Wipe: []string{"System", "System"}}))),
+		invalid("order/every etcd member of no cluster", "order.cluster.name is missing: the name of an object",
+			plan(reboot("", func(o *pb.OperationOrder) { o.Cluster.Name = ""; o.GetParameters().GetNode().Action = "EtcdDefrag" }))),
 		invalid("order/a stop of another kind", `order.parameters.shutdown "Stop": goes with kind shutdown only`,
 			plan(upgrade(func(o *pb.OperationOrder) { o.Parameters = shutdown("Stop", "None").GetParameters() }))),
 		invalid("order/neither stop nor start", "order.parameters.shutdown.action is missing: one of Stop, Start", plan(shutdown("", ""))),
