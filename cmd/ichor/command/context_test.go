@@ -202,6 +202,7 @@ func TestCompletion(t *testing.T) {
 		"flag":             {[]string{"operation", "list", "--cluster", ""}, []string{"new", "prod-1"}},
 		"operations":       {[]string{"op", "watch", ""}, []string{"prod-1-talos-x"}},
 		"machines":         {[]string{"node", "reboot", ""}, []string{"cp-1", "prod-1-cp-1", "prod-1-w-1", "prod-1-w-2", "prod-1-w-3", "prod-1-w-4", "w-1", "w-2", "w-3"}},
+		"what is wiped":    {[]string{"node", "reset", "--wipe", ""}, []string{"system", "user-volumes"}},
 		"contexts":         {[]string{"context", "use", ""}, []string{"test"}},
 		"contexts by flag": {[]string{"--context", ""}, []string{"test"}},
 		"outputs":          {[]string{"cluster", "list", "-o", "j"}, []string{"json", "jsonl"}},

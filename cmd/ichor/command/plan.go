@@ -44,6 +44,9 @@ func (a *app) showPlan(w io.Writer, plan *pb.Plan, wanted *pb.OperationOrder) {
 	for _, held := range plan.GetHeld() {
 		fmt.Fprintf(w, "  held, skipped: %s\n", held)
 	}
+	for _, loss := range plan.GetLosses() {
+		fmt.Fprintf(w, "  Lost for good: %s\n", follow.Plain(loss))
+	}
 	for _, warning := range plan.GetWarnings() {
 		fmt.Fprintf(w, "  Warning: %s\n", follow.Plain(warning.GetMessage()))
 	}
@@ -75,11 +78,10 @@ func (a *app) showFacts(w io.Writer, plan *pb.Plan) {
 // purpose is what an order is for.
 func purpose(plan *pb.Plan, wanted *pb.OperationOrder) string {
 	if node := wanted.GetParameters().GetNode(); node != nil {
-		text := fmt.Sprintf("%s of %s", strings.ToLower(node.GetAction()), node.GetMachine())
-		if mode := node.GetRebootMode(); mode != "" {
-			text += " (" + strings.ToLower(mode) + ")"
-		}
-		return text
+		return nodePurpose(node)
+	}
+	if shutdown := wanted.GetParameters().GetShutdown(); shutdown != nil {
+		return strings.ToLower(shutdown.GetAction()) + " the whole cluster"
 	}
 	if shutdown := wanted.GetParameters().GetShutdown(); shutdown != nil {
 		return strings.ToLower(shutdown.GetAction()) + " the whole cluster"

@@ -67,6 +67,15 @@ func TestCommandOfAPlan(t *testing.T) {
 			Kind: pb.OperationKind_OPERATION_KIND_SHUTDOWN, Parameters: power("Stop", "None"), MaxUnavailable: "2",
 		},
 		"a reboot of some kind": {Kind: pb.OperationKind_OPERATION_KIND_NODE, Parameters: node("PowerCycle")},
+		"a shutdown":            ofNode(&pb.NodeParameters{Machine: "c1-w-1", Action: "Shutdown"}),
+		"a service":             ofNode(&pb.NodeParameters{Machine: "c1-w-1", Action: "RestartService", Service: "ext-tools"}),
+		"every etcd member":     ofNode(&pb.NodeParameters{Action: "EtcdDefrag", Alarms: "Disarm"}),
+		"one etcd member":       ofNode(&pb.NodeParameters{Machine: "c1-cp-1", Action: "EtcdDefrag"}),
+		"a leadership":          ofNode(&pb.NodeParameters{Machine: "c1-cp-1", Action: "EtcdForfeitLeadership"}),
+		"a reset":               ofNode(&pb.NodeParameters{Machine: "c1-w-1", Action: "Reset"}),
+		"a reset with all that there is": ofNode(&pb.NodeParameters{Machine: "c1-w-1", Action: "Reset", Reset_: &pb.ResetParameters{
+			Manner: "Forced", Wipe: []string{"System", "UserVolumes"}, After: "PowerOff",
+		}}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -29,6 +29,9 @@ type order struct {
 
 	// names completes the argument; nil if there is nothing to complete.
 	names func(context.Context, string) ([]string, error)
+
+	// args says how many arguments there are; nil is one.
+	args cobra.PositionalArgs
 }
 
 // startFlags are the flags of every command that starts an operation.
@@ -81,7 +84,7 @@ func (a *app) startCommand(o *order) *cobra.Command {
 func (a *app) orderCommand(o *order, run func(context.Context, *pb.OperationOrder) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: o.use, Short: o.short, Long: o.long, Example: o.example,
-		Args:              cobra.ExactArgs(1),
+		Args:              arguments(o),
 		ValidArgsFunction: a.complete(o.names),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
@@ -100,22 +103,27 @@ func (a *app) orderCommand(o *order, run func(context.Context, *pb.OperationOrde
 	return cmd
 }
 
+// arguments are how many arguments an order has.
+func arguments(o *order) cobra.PositionalArgs {
+	if o.args == nil {
+		return cobra.ExactArgs(1)
+	}
+	return o.args
+}
+
 func newUpgradeCommand(a *app) *cobra.Command {
 	return group("upgrade", "Upgrade a cluster", nil, a.startCommand(a.talosOrder("talos VERSION", `  ichor upgrade talos v1.14.1 --cluster prod-1 --follow
   ichor upgrade talos 1.14.1 --cluster prod-1 --max-unavailable 25% --yes`)))
 }
 
-func newNodeCommand(a *app) *cobra.Command {
-	return group("node", "Act on one machine", nil, a.startCommand(a.rebootOrder("reboot MACHINE")))
-}
-
 // newPlanCommand has a command for each order, that shows what it would do.
 func newPlanCommand(a *app) *cobra.Command {
 	var children []*cobra.Command
-	for _, o := range []*order{
-		a.talosOrder("talos VERSION", "  ichor operation plan talos v1.14.1 --cluster prod-1"), a.rebootOrder("reboot MACHINE"),
+	orders := append([]*order{
+		a.talosOrder("talos VERSION", "  ichor operation plan talos v1.14.1 --cluster prod-1"),
 		a.shutdownOrder("shutdown NAME", "  ichor operation plan shutdown prod-1 --no-snapshot"), a.powerOnOrder("start NAME", "  ichor operation plan start prod-1"),
-	} {
+	}, a.nodeOrders("ichor operation plan", true)...)
+	for _, o := range orders {
 		o.short = "Show what this would do: " + o.short
 		children = append(children, a.orderCommand(o, a.plan))
 	}
@@ -160,48 +168,6 @@ func checkMaxUnavailable(text string) error {
 		return usageError("--max-unavailable %q is neither a number nor a percentage such as 25%%", text)
 	}
 	return nil
-}
-
-// rebootModes are the modes of a reboot, as the protocol has them.
-var rebootModes = map[string]string{"": "", "default": "Default", "powercycle": "PowerCycle", "force": "Force"}
-
-// rebootOrder reboots a machine.
-func (a *app) rebootOrder(use string) *order {
-	var mode string
-	var bypass overrides
-	node := &pb.NodeParameters{Action: "Reboot"}
-	wanted := &pb.OperationOrder{
-		Kind: pb.OperationKind_OPERATION_KIND_NODE, Parameters: &pb.OperationParameters{Parameters: &pb.OperationParameters_Node{Node: node}},
-	}
-	return &order{
-		use: use, short: "Drain and reboot a machine",
-		long: `Drain and reboot a machine.
-
-MACHINE is the name of its node or of its TalosMachine.`,
-		example: "  ichor node reboot worker-1 --cluster prod-1 --follow",
-		names:   a.machineNames,
-		flags: func(cmd *cobra.Command) {
-			cmd.Flags().StringVar(&mode, "mode", "", "how to reboot: default, powercycle or force")
-			bypass.addTo(cmd)
-		},
-		check: func() (err error) {
-			chosen, ok := rebootModes[mode]
-			if !ok {
-				return usageError("--mode %q is not one of default, powercycle, force", mode)
-			}
-			node.RebootMode = chosen
-			wanted.Overrides, err = bypass.parse()
-			return err
-		},
-		make: func(ctx context.Context, args []string) (*pb.OperationOrder, error) {
-			machine, err := a.machine(ctx, args[0])
-			if err != nil {
-				return nil, err
-			}
-			wanted.Cluster, node.Machine = machine.GetCluster(), machine.GetRef().GetName()
-			return wanted, nil
-		},
-	}
 }
 
 // plan shows what an order would do. Its exit code says whether it could be started.

@@ -100,18 +100,6 @@ func TestStartSendsWhatWasSeen(t *testing.T) {
 	g.Expect(keys[2].GetIdempotencyKey()).To(Equal("mine"))
 }
 
-func TestReboot(t *testing.T) {
-	g := NewWithT(t)
-	h, u := planning(t, &pb.Plan{Cluster: ref("default", "prod-1"), Kind: pb.OperationKind_OPERATION_KIND_NODE, Effect: pb.Effect_EFFECT_REBOOT})
-	r := u.ichor("node", "reboot", "W-2", "--mode", "powercycle", "--yes")
-	g.Expect(r.Code).To(BeZero(), r.Err)
-	g.Expect(r.Err).To(ContainSubstring(": reboot of prod-1-w-2 (powercycle); machines reboot\n"))
-	g.Expect(of[*pb.PlanOperationRequest](h)[0].GetOrder()).To(BeComparableTo(&pb.OperationOrder{
-		Cluster: ref("default", "prod-1"), Kind: pb.OperationKind_OPERATION_KIND_NODE,
-		Parameters: &pb.OperationParameters{Parameters: &pb.OperationParameters_Node{Node: &pb.NodeParameters{Machine: "prod-1-w-2", Action: "Reboot", RebootMode: "PowerCycle"}}},
-	}, protoEqual))
-}
-
 // A dry run has everything checked and writes nothing.
 func TestDryRun(t *testing.T) {
 	g := NewWithT(t)
@@ -271,6 +259,14 @@ func TestUsage(t *testing.T) {
 		"fraction":        {with(upgradeArgs, "--max-unavailable", "2.5"), `--max-unavailable "2.5"`},
 		"percent alone":   {with(upgradeArgs, "--max-unavailable", "%"), `--max-unavailable "%"`},
 		"mode":            {[]string{"node", "reboot", "w-1", "--mode", "hard"}, `--mode "hard" is not one of default, powercycle, force`},
+		"no service":      {[]string{"node", "restart-service", "w-1"}, "--service is needed: the service: kubelet, or ext- and the name of an extension's service"},
+		"manner":          {[]string{"node", "reset", "w-1", "--manner", "rude"}, `--manner "rude" is not one of graceful, forced`},
+		"wipe":            {[]string{"node", "reset", "w-1", "--wipe", "system,cloud"}, `--wipe "cloud" is not one of system, user-volumes`},
+		"after":           {[]string{"node", "reset", "w-1", "--after", "party"}, `--after "party" is not one of reboot, power-off`},
+		"alarms":          {[]string{"node", "etcd-defrag", "--alarms", "ring"}, `--alarms "ring" is not one of keep, disarm`},
+		"no such flag":    {[]string{"node", "shutdown", "w-1", "--mode", "force"}, "unknown flag: --mode"},
+		"members of none": {[]string{"node", "etcd-defrag"}, "--cluster is needed"},
+		"two machines":    {[]string{"node", "etcd-defrag", "w-1", "w-2"}, "accepts at most 1 arg(s), received 2"},
 		"override":        {with(upgradeArgs, "--override", "Room"), `--override "Room" is not GATE=REASON`},
 		"empty reason":    {with(upgradeArgs, "--override", "Room= "), `--override "Room= " is not GATE=REASON`},
 		"override twice":  {with(upgradeArgs, "--override", "Room=a", "--override", "Room=b"), "--override Room is there twice"},
