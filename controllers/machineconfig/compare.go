@@ -3,6 +3,7 @@
 package machineconfig
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -32,14 +33,15 @@ const PendingWords = "the config on disk is neither the one in force nor the one
 
 // Compare compares what a machine has with what it shall have.
 func Compare(in Input) Comparison {
-	c := Comparison{ActiveHash: Hash(in.Active), PersistentHash: Hash(in.Persistent)}
+	c := Comparison{ActiveHash: Hash(in.Active)}
+	c.PersistentHash = hashLike(in.Persistent, in.Active, c.ActiveHash)
 	made, err := render(in)
 	if err != nil {
 		c.Trouble = short(err.Error())
 		c.pend()
 		return c
 	}
-	c.DesiredHash = Hash(made.config)
+	c.DesiredHash = hashLike(made.config, in.Active, c.ActiveHash)
 	c.Effect, _ = effectOf(made.changes, in.Version)
 	if len(made.changes) > 0 {
 		c.Diff = diff(made.active, made.now)
@@ -47,6 +49,14 @@ func Compare(in Input) Comparison {
 	c.Diff = noted(made.kept) + c.Diff
 	c.pend()
 	return c
+}
+
+// hashLike is the hash of a config, which often is one whose hash is known.
+func hashLike(config, known []byte, hash string) string {
+	if bytes.Equal(config, known) {
+		return hash
+	}
+	return Hash(config)
 }
 
 func (c *Comparison) pend() {

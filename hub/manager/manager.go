@@ -28,6 +28,7 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/cluster"
 	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/machineconfig/bases"
 	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/operation"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
@@ -172,10 +173,19 @@ func cacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}:        {Label: ofClusters},
+			&corev1.Secret{}:        {Label: ofClusters, Transform: lightSecrets},
 			&coordinationv1.Lease{}: {Label: ofClusters},
 		},
 	}
+}
+
+// lightSecrets keeps out of memory what is seldom read.
+func lightSecrets(object any) (any, error) {
+	object, err := cache.TransformStripManagedFields()(object)
+	if err != nil {
+		return nil, err
+	}
+	return bases.Lighten(object)
 }
 
 func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.CancelCauseFunc) error {
@@ -191,9 +201,10 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 		UsePriorityQueue: ptr.To(false),
 	}
 
+	configs := &bases.Comparer{Store: &bases.Store{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}}
 	clusters := cluster.New(ctx, cluster.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Credentials: store, Talos: talosPool, Kube: kubePool, Clock: clock.RealClock{},
-		Forgetters: []cluster.Forgetter{talosPool, kubePool}, Probes: orDefault(o.Probes),
+		Configs: configs, Forgetters: []cluster.Forgetter{talosPool, kubePool, configs}, Probes: orDefault(o.Probes),
 	})
 	if err := clusters.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosClusters: %w", err)
