@@ -55,9 +55,6 @@ const (
 	// ApplyingStep brings a machine config in force without a reboot.
 	ApplyingStep OperationStep = "Applying"
 
-	// RevertingStep keeps the machine config that is in force for the next boot, in place of one that was staged.
-	RevertingStep OperationStep = "Reverting"
-
 	// UncordoningStep makes the Node schedulable again, if this operation cordoned it.
 	UncordoningStep OperationStep = "Uncordoning"
 )

@@ -25,6 +25,9 @@ const (
 	// HostnameMayChangeWarning warns of machines that may come back under another name.
 	HostnameMayChangeWarning = "HostnameMayChange"
 
+	// TakesEffectLaterWarning warns of changes that are brought to machines and take effect at a later time.
+	TakesEffectLaterWarning = "TakesEffectLater"
+
 	// GateOverriddenWarning says what an override skips.
 	GateOverriddenWarning = "GateOverridden"
 
