@@ -33,6 +33,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/kind/config"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
 	"ichor.maesh.dev/hub/controllers/remediation"
@@ -214,8 +215,9 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		Locks: &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}},
 		Executors: map[v1alpha1.OperationKind]kind.Executor{
-			v1alpha1.TalosKind: talosupgrade.New(talosPool, kubePool, o.ImageFactory),
-			v1alpha1.NodeKind:  node.New(talosPool, kubePool),
+			v1alpha1.TalosKind:  talosupgrade.New(talosPool, kubePool, o.ImageFactory),
+			v1alpha1.NodeKind:   node.New(talosPool, kubePool),
+			v1alpha1.ConfigKind: config.New(talosPool, kubePool, mgr.GetClient(), configs),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,

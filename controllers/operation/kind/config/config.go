@@ -128,6 +128,10 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.VerifyingStep, Message: "waiting until the machine is well with its new config"}
 	case step == v1alpha1.StagingStep:
 		return e.staged(scope, unit, seen)
+	case step == v1alpha1.DrainingStep && seen.TalosTrouble == "" && lookOf(seen).Unread == "":
+		if gone := stagedNoMore(unit, lookOf(seen)); gone != nil {
+			return *gone
+		}
 	}
 	return recoverable(unit, reboot.Next(scope, unit, seen, way))
 }
@@ -196,6 +200,18 @@ func (e *Executor) staged(scope kind.Scope, unit kind.Unit, seen kind.Observatio
 		return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.StagingStep, Message: errOther.Error()}
 	}
 	return reboot.Begin(scope, unit, seen, way)
+}
+
+// stagedNoMore goes back for a machine that keeps nothing for its next boot: it was taken back with a drain that was told to end, and the
+// drain was begun again since. What somebody else has staged is not overwritten.
+func stagedNoMore(unit kind.Unit, look Look) *kind.Action {
+	switch claimed := unit.Status.ConfigHash; {
+	case look.Compared.PersistentHash == claimed || look.Compared.ActiveHash == claimed:
+		return nil
+	case look.Compared.PersistentHash == look.Compared.ActiveHash:
+		return &kind.Action{Verdict: kind.Call, Step: v1alpha1.StagingStep, ConfigHash: claimed}
+	}
+	return &kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.StagingStep, Message: errOther.Error()}
 }
 
 // way asks of a machine that is back that the config which was claimed is in force there.
