@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,8 +28,9 @@ type configLook struct {
 	// base is what the base shall be of a machine that has none yet.
 	base []byte
 
-	// trouble says why nothing was compared.
+	// trouble says why nothing was compared; silent that nothing answered, which says nothing.
 	trouble string
+	silent  bool
 }
 
 // askConfig compares the config of a machine that is recorded and approved. It is part of a probe, so that nothing else has to look at
@@ -42,7 +44,8 @@ func (p prober) askConfig(ctx context.Context, reader talos.Reader, facts target
 	own, err := reader.Config(ctx, machine.address)
 	switch {
 	case talos.Silent(err):
-		return nil // It answered a moment ago, and will again.
+		seen.silent = true // It answered a moment ago, and will again.
+		return seen
 	case err != nil:
 		seen.trouble = "its machine config cannot be read, which takes the role os:admin: " + talos.Trouble(err)
 		return seen
@@ -55,7 +58,7 @@ func (p prober) askConfig(ctx context.Context, reader talos.Reader, facts target
 	case errors.Is(err, bases.ErrNone):
 		seen.base = own.Persistent
 	case err != nil && ctx.Err() != nil:
-		return nil
+		seen.silent = true
 	case err != nil:
 		seen.trouble = err.Error()
 	}
@@ -76,17 +79,25 @@ func (r *Reconciler) keepBases(ctx context.Context, facts targets.Facts, seen pr
 	return failed
 }
 
-// followPatches looks again where the patches are others than the last probe knew of.
-func (r *Reconciler) followPatches(facts targets.Facts, seen probe) {
-	if r.Configs != nil && seen.configHash != facts.Cluster.MachineConfigHash() {
+// followConfigs looks again where the patches are others than the last probe knew of, or where that did not know a machine yet.
+func (r *Reconciler) followConfigs(facts targets.Facts, seen probe) {
+	if r.Configs != nil && (seen.configHash != facts.Cluster.MachineConfigHash() || passedOver(facts, seen)) {
 		r.observer.Invalidate(client.ObjectKeyFromObject(facts.Cluster))
 	}
+}
+
+// passedOver says whether the config of a machine was not looked at that is recorded and approved by now.
+func passedOver(facts targets.Facts, seen probe) bool {
+	return slices.ContainsFunc(facts.Approved(), func(m *v1alpha1.TalosMachine) bool {
+		now, asked := seen.machines[m.Spec.Address]
+		return asked && now.trouble == "" && now.facts.UUID == m.Spec.UUID && now.config == nil
+	})
 }
 
 // describeConfig writes down what was seen of a machine's config. What was not looked at stays as it was.
 func describeConfig(machine *v1alpha1.TalosMachine, look *configLook) {
 	switch {
-	case look == nil || look.base != nil:
+	case look == nil || look.base != nil || look.silent:
 	case look.trouble != "":
 		machine.Status.Config = &v1alpha1.MachineConfigStatus{SpecHash: look.specHash, Trouble: cutTo(look.trouble, mostWords)}
 	default:

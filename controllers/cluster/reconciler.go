@@ -201,7 +201,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var trouble error // It must not keep what was seen from being written down.
 	if fresh {
 		trouble = ignoreRaces(errors.Join(r.identify(ctx, &facts, seen), r.discoverAndRecord(ctx, &facts, seen), r.keepBases(ctx, facts, seen)))
-		r.followPatches(facts, seen)
+		r.followConfigs(facts, seen)
 	}
 	summarize(facts, seen, fresh, holder)
 	measure(facts.Cluster)

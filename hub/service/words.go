@@ -15,12 +15,19 @@ func (s *Start) Command() string {
 	words := []string{"ichor"}
 	if node := s.Spec.Node; node != nil {
 		words = append(words, "node", actionWord(node.Action), node.Machine)
+	} else if s.Spec.Kind == v1alpha1.ConfigKind {
+		words = append(words, "config", "rollout")
 	} else {
 		words = append(words, "upgrade", string(s.Spec.Kind), s.Plan.Target.TalosVersion)
 	}
 	words = append(words, "--namespace", s.Order.Cluster.Namespace, "--cluster", s.Spec.ClusterName)
 	if node := s.Spec.Node; node != nil && node.RebootMode != "" {
 		words = append(words, "--mode", strings.ToLower(string(node.RebootMode)))
+	}
+	if config := s.Spec.Config; config != nil {
+		for _, machine := range config.Machines {
+			words = append(words, "--machine", machine)
+		}
 	}
 	if schematic := s.Order.Target.SchematicID; schematic != "" {
 		words = append(words, "--schematic", schematic)
@@ -63,6 +70,9 @@ func describe(target v1alpha1.OperationTarget) string {
 			parts = append(parts, field.name+" "+value)
 		}
 	}
+	if target.MachineConfigHash != "" {
+		parts = append(parts, "machine_config_hash "+target.MachineConfigHash)
+	}
 	if len(parts) == 0 {
 		return "nothing else than it is"
 	}
@@ -74,6 +84,9 @@ func describeOrder(spec v1alpha1.TalosOperationSpec, target v1alpha1.OperationTa
 	what := describe(target)
 	if node := spec.Node; node != nil {
 		what = strings.TrimSpace(fmt.Sprintf("%s of %s %s", node.Action, node.Machine, node.RebootMode))
+	}
+	if config := spec.Config; config != nil {
+		what += " on " + strings.Join(config.Machines, ", ")
 	}
 	if spec.MaxUnavailable != nil {
 		what += ", at most " + spec.MaxUnavailable.String() + " workers at once"

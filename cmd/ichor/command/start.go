@@ -27,6 +27,9 @@ type order struct {
 	check func() error
 	make  func(ctx context.Context, args []string) (*pb.OperationOrder, error)
 
+	// args checks the arguments; nil takes exactly one.
+	args cobra.PositionalArgs
+
 	// names completes the argument; nil if there is nothing to complete.
 	names func(context.Context, string) ([]string, error)
 }
@@ -79,9 +82,12 @@ func (a *app) startCommand(o *order) *cobra.Command {
 
 // orderCommand reads an order, and runs something with it.
 func (a *app) orderCommand(o *order, run func(context.Context, *pb.OperationOrder) error) *cobra.Command {
+	if o.args == nil {
+		o.args = cobra.ExactArgs(1)
+	}
 	cmd := &cobra.Command{
 		Use: o.use, Short: o.short, Long: o.long, Example: o.example,
-		Args:              cobra.ExactArgs(1),
+		Args:              o.args,
 		ValidArgsFunction: a.complete(o.names),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
@@ -112,7 +118,7 @@ func newNodeCommand(a *app) *cobra.Command {
 // newPlanCommand has a command for each order, that shows what it would do.
 func newPlanCommand(a *app) *cobra.Command {
 	var children []*cobra.Command
-	for _, o := range []*order{a.talosOrder("talos VERSION", "  ichor operation plan talos v1.14.1 --cluster prod-1"), a.rebootOrder("reboot MACHINE")} {
+	for _, o := range []*order{a.talosOrder("talos VERSION", "  ichor operation plan talos v1.14.1 --cluster prod-1"), a.rebootOrder("reboot MACHINE"), a.configOrder("config", "  ichor operation plan config --cluster prod-1")} {
 		o.short = "Show what this would do: " + o.short
 		children = append(children, a.orderCommand(o, a.plan))
 	}

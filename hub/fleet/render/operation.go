@@ -95,6 +95,9 @@ func overrides(of []v1alpha1.GateOverride) []*pb.GateOverride {
 }
 
 func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
+	if spec.Config != nil {
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Config{Config: &pb.ConfigParameters{Machines: spec.Config.Machines}}}
+	}
 	if spec.Node == nil {
 		return nil
 	}
@@ -123,6 +126,8 @@ func planned(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (pl
 	switch {
 	case op.Spec.Node != nil:
 		return 1
+	case op.Spec.Config != nil && len(op.Spec.Config.Machines) > 0:
+		return int32(len(op.Spec.Config.Machines))
 	case slices.Contains(withoutMachines, op.Spec.Kind):
 		return 0
 	}
