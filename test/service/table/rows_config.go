@@ -48,7 +48,7 @@ func differs(effect v1alpha1.ConfigEffect) func(*v1alpha1.TalosMachine) {
 
 // configWorld is a world in which machines differ from what the patch asks for, but for those that are given.
 func configWorld(effect v1alpha1.ConfigEffect, other ...client.Object) func() *World {
-	objects := append(other, cluster(asksForPatch))
+	objects := slices.Concat(other, []client.Object{cluster(asksForPatch)})
 	for _, object := range everywhere(differs(effect)) {
 		if !slices.ContainsFunc(other, func(o client.Object) bool { return o.GetName() == object.GetName() }) {
 			objects = append(objects, object)
@@ -57,10 +57,9 @@ func configWorld(effect v1alpha1.ConfigEffect, other ...client.Object) func() *W
 	return given(objects...)
 }
 
-// configs are roll-outs of machine configs, and what they differ in.
+// configs are orders of roll-outs that nobody can mean, and those that somebody can.
 func configs() []Row {
-	const reboots, live, none = v1alpha1.ConfigEffectReboot, v1alpha1.ConfigEffectLive, v1alpha1.ConfigEffectNone
-	return []Row{
+	return append([]Row{
 		invalid("config/parameters of another kind", `order.parameters.config "[c1-w-1]": goes with kind config only`,
 			plan(upgrade(func(o *pb.OperationOrder) { o.Parameters = rollOut("c1-w-1").GetParameters() }))),
 		invalid("config/a machine without name", "order.parameters.config.machines is missing: name TalosMachines, or their Nodes", plan(rollOut(""))),
@@ -76,6 +75,13 @@ func configs() []Row {
 				o.Target = &pb.OperationTarget{MachineConfigHash: asked}
 				return o
 			}())),
+	}, configPlans()...)
+}
+
+// configPlans are plans and starts of roll-outs, and what differs before.
+func configPlans() []Row {
+	const reboots, live, none = v1alpha1.ConfigEffectReboot, v1alpha1.ConfigEffectLive, v1alpha1.ConfigEffectNone
+	return []Row{
 		{
 			Name: "config/a plan with a canary", Given: configWorld(reboots, machine("c1-w-2", differs(live)), machine("c1-cp-3", differs(none))),
 			Call: plan(rollOut()),
