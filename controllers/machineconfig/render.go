@@ -107,6 +107,9 @@ func (r *rendered) patch(in Input) error {
 
 // takenBack are the fields, of those that had to be taken back, that patches had changed: what only the base has is simply older.
 func takenBack(kept []string, base, made []document) []string {
+	if len(kept) == 0 {
+		return nil
+	}
 	before, err := normal(base)
 	if err != nil {
 		return nil
