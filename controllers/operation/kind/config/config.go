@@ -46,7 +46,7 @@ func New(t talos.Provider, k kube.Provider, clusters client.Reader, configs *bas
 // Steps implements kind.Executor.
 func (e *Executor) Steps() []kind.Step {
 	return append([]kind.Step{
-		{Name: v1alpha1.CheckingStep, Repeat: kind.Safe, Cancel: true, Timeout: callTimeout},
+		{Name: v1alpha1.CheckingStep, Repeat: kind.Safe, Blind: true, Cancel: true, Timeout: callTimeout},
 		{Name: v1alpha1.StagingStep, Repeat: kind.Safe, Gated: true, Timeout: callTimeout},
 		{Name: v1alpha1.ApplyingStep, Repeat: kind.Safe, Gated: true, Timeout: callTimeout},
 	}, reboot.Steps()...)
