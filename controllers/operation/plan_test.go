@@ -84,6 +84,16 @@ var plannedKinds = map[string]planned{
 		calls:  map[string]string{"Pull": "PullImage", "Upgrade": "InstallImage"},
 		groups: [][]string{{"c-cp1"}, {"c-w1", "c-w10", "c-w11", "c-w2", "c-w3", "c-w4", "c-w5", "c-w6"}, {"c-w7", "c-w8", "c-w9"}},
 	},
+	"a roll-out of machine configs, with a canary": {
+		kind: v1alpha1.ConfigKind, fleet: func(ctx SpecContext) *fleet {
+			f := ordered(ctx)
+			f.asksFor(ctx, rebootPatch)
+			return f
+		},
+		spec:   v1alpha1.TalosOperationSpec{MaxUnavailable: ptr.To(intstr.FromString("40%"))},
+		calls:  map[string]string{"Check": "CheckConfig", "Canary": "ApplyConfig", "Rollout": "ApplyConfig"},
+		groups: [][]string{{"c-cp3"}, {"c-cp1"}, {"c-cp2"}, {"c-w2", "c-w1"}, {"c-w5"}},
+	},
 	"a reboot of a machine that is held": {
 		kind: v1alpha1.NodeKind, fleet: ordered,
 		spec:   v1alpha1.TalosOperationSpec{Node: &v1alpha1.NodeParameters{Machine: "w3", Action: v1alpha1.RebootAction}},
