@@ -4,8 +4,7 @@
 # Fuzzes everything that parses bytes from elsewhere: each FuzzX function in the module for FUZZTIME, JOBS of them at once with one worker each.
 # Go's own output says how many inputs were tried. What it finds it puts below testdata/fuzz, where it is a test case from then on.
 #
-# Not parsed by the product, and so not fuzzed: machine config documents (rendered and sent by Talos' own library), META and the
-# installer's output (the exit code counts, not the text).
+# Not parsed by the product, and so not fuzzed: META and the installer's output (the exit code counts, not the text).
 set -euo pipefail
 
 cd "$(dirname "$0")/.."

@@ -36,6 +36,10 @@ const (
 	// operation where it cannot, refuses the name of another, and lets nobody change it.
 	CreatedByAnnotation = "ichor.maesh.dev/created-by"
 
+	// MachineConfigLabel on a Secret says that it has the base of a machine's config: the machine config, under key "machineconfig", that the
+	// patches of the TalosCluster are applied to. Its value is "base".
+	MachineConfigLabel = "ichor.maesh.dev/machine-config"
+
 	// RetryAnnotation set to "true" on a TalosOperation asks, once, to run its failed step again.
 	RetryAnnotation = "ichor.maesh.dev/retry"
 

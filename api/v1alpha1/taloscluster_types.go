@@ -44,7 +44,7 @@ type CNISpec struct {
 	CiliumVersion string `json:"ciliumVersion,omitempty"`
 }
 
-// MachineConfigPatch is one patch over the generated machine config.
+// MachineConfigPatch is one patch over the base config of machines.
 type MachineConfigPatch struct {
 	// name identifies the patch in plans and diffs.
 	// +required
@@ -56,7 +56,16 @@ type MachineConfigPatch struct {
 	// +optional
 	Role MachineRole `json:"role,omitempty"`
 
-	// patch is a strategic merge patch in YAML, as talosctl takes it.
+	// machines limits the patch to these TalosMachines; without it the patch applies to all. Beside role, both limits hold.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Machines []string `json:"machines,omitempty"`
+
+	// patch is a patch as talosctl takes it: a strategic merge patch in YAML, of one document or several, or a JSON patch (RFC 6902), which
+	// Talos takes for machine configs of one document only.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536

@@ -169,6 +169,13 @@ type MachineConfigStatus struct {
 	// +optional
 	Effect ConfigEffect `json:"effect,omitempty"`
 
+	// specHash is the hash of the patches that this speaks of: SHA-256, in hexadecimal. While spec.machineConfig of the TalosCluster has
+	// another one, nobody has looked at it yet.
+	// +optional
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	SpecHash string `json:"specHash,omitempty"`
+
 	// desiredHash is the hash of what is asked for: SHA-256, in hexadecimal.
 	// +optional
 	// +kubebuilder:validation:MinLength=64

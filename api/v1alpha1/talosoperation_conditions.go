@@ -102,6 +102,13 @@ const (
 	// TargetOwnedGate refuses a target whose record names another hub, until it is taken over on purpose.
 	TargetOwnedGate = "TargetOwned"
 
+	// MachineConfigKnownGate refuses while it is not known what becomes of the machine config of a machine: it has not been compared yet, which
+	// an operation waits for, or what is asked for cannot be rendered.
+	MachineConfigKnownGate = "MachineConfigKnown"
+
+	// MachineConfigPendingGate refuses, or waits, while another machine config is staged or tried on a machine.
+	MachineConfigPendingGate = "MachineConfigPending"
+
 	// QuorumGate refuses when taking a control plane away costs etcd its quorum for certain, as with two members.
 	QuorumGate = "Quorum"
 

@@ -87,6 +87,12 @@ type OperationTarget struct {
 	// kubeProxy is the mode of kube-proxy.
 	// +optional
 	KubeProxy KubeProxyMode `json:"kubeProxy,omitempty"`
+
+	// machineConfigHash is the hash of spec.machineConfig of the TalosCluster: SHA-256, in hexadecimal. A roll-out brings what it began with.
+	// +optional
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	MachineConfigHash string `json:"machineConfigHash,omitempty"`
 }
 
 // TalosOperationSpec is the order: one action on one target. It is immutable but for paused, maxUnavailable and

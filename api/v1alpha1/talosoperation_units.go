@@ -46,6 +46,15 @@ const (
 	// VerifyingStep waits until the machine is back and proves that it is what it should be.
 	VerifyingStep OperationStep = "Verifying"
 
+	// CheckingStep has the machine check a machine config, which changes nothing.
+	CheckingStep OperationStep = "Checking"
+
+	// StagingStep keeps a machine config on the machine for its next boot.
+	StagingStep OperationStep = "Staging"
+
+	// ApplyingStep brings a machine config in force without a reboot.
+	ApplyingStep OperationStep = "Applying"
+
 	// UncordoningStep makes the Node schedulable again, if this operation cordoned it.
 	UncordoningStep OperationStep = "Uncordoning"
 

@@ -263,7 +263,12 @@ func etcdViews(facts targets.Facts, seen probe) map[string]gate.EtcdView {
 func setSpecInSync(facts targets.Facts) {
 	cluster := facts.Cluster
 	desired, running := cluster.Spec.TalosVersion, versionsOf(facts.Approved())
+	status, message := configsInSync(facts)
 	switch {
+	case status != metav1.ConditionTrue && (desired == "" || (len(running) == 1 && running[0] == desired && !otherSchematic(facts))):
+		set(cluster, v1alpha1.SpecInSyncCondition, status, reasonOfConfigs[status], message)
+	case desired == "" && cluster.Spec.MachineConfig != nil:
+		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionTrue, v1alpha1.SpecInSyncReason, "")
 	case desired == "":
 		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionTrue, v1alpha1.SpecNotDeclaredReason, "")
 	case len(running) == 0:

@@ -189,6 +189,7 @@ func describeAnswering(machine *v1alpha1.TalosMachine, now found, node *kube.Nod
 	if node != nil {
 		status.KubeletVersion = node.KubeletVersion
 	}
+	describeConfig(machine, now.config)
 	if missing := notReady(now, node, kubeTrouble); missing != "" {
 		setMachine(machine, v1alpha1.MachineReadyCondition, metav1.ConditionFalse, v1alpha1.MachineNotReadyReason, missing)
 		return

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/machineconfig/bases"
 	"ichor.maesh.dev/hub/controllers/targets"
 	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/providers/kube"
@@ -37,6 +38,9 @@ type probe struct {
 
 	// owner is who manages the target, as far as it is written down there.
 	owner ownership
+
+	// configHash is the hash of the patches that configs were compared with.
+	configHash string
 }
 
 // found is a machine that discovery came upon.
@@ -49,6 +53,9 @@ type found struct {
 	trouble, etcdTrouble string
 	// rejected is true if the trouble is with the credentials.
 	rejected bool
+
+	// config is how its machine config stands to the one that is asked for; nil where that was not looked at.
+	config *configLook
 }
 
 // kubernetesPart is which part of a probe's time the Kubernetes API gets, so that a silent one leaves the rest for the machines.
@@ -61,11 +68,14 @@ type prober struct {
 	kube        kube.Provider
 	clock       clock.PassiveClock
 	lookup      func(ctx context.Context, host string) ([]string, error)
+
+	// configs compares machine configs; nil compares none.
+	configs *bases.Comparer
 }
 
 func (p prober) probe(ctx context.Context, facts targets.Facts) probe {
 	t := facts.Target()
-	var seen probe
+	seen := probe{configHash: facts.Cluster.MachineConfigHash()}
 	server := p.checkCredentials(ctx, t, &seen)
 	p.askKubernetesAndOwner(ctx, t, facts.Cluster, &seen)
 	if !seen.talosconfig.unusable {
@@ -126,6 +136,7 @@ func (p prober) askTalos(ctx context.Context, t target.Target, facts targets.Fac
 	for address, role := range candidates.roles {
 		group.Go(func() {
 			machine := ask(ctx, reader, address, role)
+			machine.config = p.askConfig(ctx, reader, facts, machine)
 			mu.Lock()
 			defer mu.Unlock()
 			seen.machines[address] = machine

@@ -31,6 +31,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/machineconfig/bases"
 	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/targets"
@@ -47,7 +48,7 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/finalizers;machines/finalizers,verbs=update
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create
 
 // Probes says how often targets are probed: a target that does not change once a minute, so that a thousand of them are no load, and one
 // that changes, or that an operation works on, every ten seconds.
@@ -67,6 +68,9 @@ type Options struct {
 	Talos       talos.Provider
 	Kube        kube.Provider
 	Clock       clock.Clock
+
+	// Configs compares machine configs; nil compares none.
+	Configs *bases.Comparer
 
 	// Forgetters are told when a target is not managed any more.
 	Forgetters []Forgetter
@@ -91,6 +95,7 @@ func New(ctx context.Context, options Options) *Reconciler {
 		Options: options,
 		prober: prober{
 			credentials: options.Credentials, talos: options.Talos, kube: options.Kube, clock: options.Clock, lookup: net.DefaultResolver.LookupHost,
+			configs: options.Configs,
 		},
 		wakes: make(chan event.GenericEvent, 1024),
 	}
@@ -195,7 +200,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	seen, fresh := r.look(facts, holder != "")
 	var trouble error // It must not keep what was seen from being written down.
 	if fresh {
-		trouble = ignoreRaces(errors.Join(r.identify(ctx, &facts, seen), r.discoverAndRecord(ctx, &facts, seen)))
+		trouble = ignoreRaces(errors.Join(r.identify(ctx, &facts, seen), r.discoverAndRecord(ctx, &facts, seen), r.keepBases(ctx, facts, seen)))
+		r.followConfigs(facts, seen)
 	}
 	summarize(facts, seen, fresh, holder)
 	measure(facts.Cluster)

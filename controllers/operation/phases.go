@@ -372,7 +372,13 @@ func (r *Reconciler) judge(ctx context.Context, s *scope) (stop bool, err error)
 	if len(refusals) == 0 {
 		return false, nil
 	}
-	r.refuse(s, refusals[0])
+	for _, refusal := range refusals {
+		if !refusal.Passing {
+			r.refuse(s, refusal)
+			return true, nil
+		}
+	}
+	s.waiting = append(s.waiting, gate.Wait{Gate: refusals[0].Gate, Message: refusals[0].Message})
 	return true, nil
 }
 
@@ -403,7 +409,7 @@ func unexpected(s *scope) *plan.Refusal {
 }
 
 func (s *scope) planFacts(now time.Time) plan.Facts {
-	return plan.Facts{Spec: s.op.Spec, Cluster: s.Cluster, Machines: s.Machines, Target: s.target(), Observed: now}
+	return plan.Facts{Spec: s.op.Spec, Cluster: s.Cluster, Machines: s.Machines, Target: s.target(), Observed: now, Units: s.op.Status.Machines}
 }
 
 // adopt makes the operation belong to its Cluster, so that it is found, moved and collected with it.
@@ -447,6 +453,9 @@ func clusterPaused(cluster *clusterv1.Cluster) bool {
 }
 
 func describe(t v1alpha1.OperationTarget) string {
+	if t.MachineConfigHash != "" {
+		return "machine config " + t.MachineConfigHash[:hashShown]
+	}
 	if t.TalosVersion == "" {
 		return "no Talos version"
 	}
@@ -455,3 +464,6 @@ func describe(t v1alpha1.OperationTarget) string {
 	}
 	return "Talos " + t.TalosVersion + " with schematic " + strconv.Quote(t.SchematicID)
 }
+
+// hashShown is how much of a hash people are shown.
+const hashShown = 12

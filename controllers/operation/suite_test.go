@@ -36,10 +36,12 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/machineconfig/bases"
 	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/operation"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/kind/config"
 	"ichor.maesh.dev/hub/controllers/operation/kind/shutdown"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
 	"ichor.maesh.dev/hub/hub/scheme"
@@ -126,8 +128,9 @@ func (l *flakyLease) Get(ctx context.Context, key client.ObjectKey, object clien
 func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), snapshots: &snapshots{Script: script.New()}, addresses: map[string]string{}}
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{
-		v1alpha1.TalosKind:    talosupgrade.New(f.talos, f.kube, "factory.example"),
+		v1alpha1.TalosKind:    talosupgrade.New(f.talos, f.kube, "factory.example", f.snapshots),
 		v1alpha1.NodeKind:     newNodeExecutor(f.talos, f.kube),
+		v1alpha1.ConfigKind:   config.New(f.talos, f.kube, admin, &bases.Comparer{Store: &bases.Store{Client: admin, Live: admin}}),
 		v1alpha1.ShutdownKind: shutdown.New(f.talos, f.kube, f.snapshots),
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}

@@ -130,6 +130,7 @@ func Declared(cluster *v1alpha1.TalosCluster) v1alpha1.OperationTarget {
 		TalosVersion:      cluster.Spec.TalosVersion,
 		SchematicID:       cluster.Spec.SchematicID,
 		KubernetesVersion: cluster.Spec.KubernetesVersion,
+		MachineConfigHash: cluster.MachineConfigHash(),
 	}
 	if cluster.Spec.CNI != nil {
 		declared.CiliumVersion, declared.KubeProxy = cluster.Spec.CNI.CiliumVersion, cluster.Spec.CNI.KubeProxy

@@ -28,15 +28,19 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/cluster"
 	"ichor.maesh.dev/hub/controllers/lock"
+	"ichor.maesh.dev/hub/controllers/machineconfig/bases"
 	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/operation"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/kind/config"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	"ichor.maesh.dev/hub/controllers/operation/kind/shutdown"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
 	"ichor.maesh.dev/hub/controllers/remediation"
+	"ichor.maesh.dev/hub/controllers/snapshot"
 	"ichor.maesh.dev/hub/hub/scheme"
+	"ichor.maesh.dev/hub/providers/blob"
 	"ichor.maesh.dev/hub/providers/capi"
 	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/providers/kube"
@@ -70,6 +74,9 @@ type Options struct {
 
 	// ImageFactory is the host, and path if any, of the Image Factory that machines pull installers from.
 	ImageFactory string
+
+	// Storage opens the buckets that snapshots of etcd are stored in.
+	Storage blob.Opener
 
 	// Deadlines replace the deadlines of steps.
 	Deadlines map[v1alpha1.OperationStep]time.Duration
@@ -173,14 +180,26 @@ func cacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}:        {Label: ofClusters},
+			&corev1.Secret{}:        {Label: ofClusters, Transform: lightSecrets},
 			&coordinationv1.Lease{}: {Label: ofClusters},
 		},
 	}
 }
 
+// lightSecrets keeps out of memory what is seldom read.
+func lightSecrets(object any) (any, error) {
+	object, err := cache.TransformStripManagedFields()(object)
+	if err != nil {
+		return nil, err
+	}
+	return bases.Lighten(object)
+}
+
 func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.CancelCauseFunc) error {
 	if err := indexMachines(ctx, mgr); err != nil {
+		return err
+	}
+	if err := snapshot.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	store := &credentials.Store{Reader: mgr.GetClient()}
@@ -192,9 +211,10 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 		UsePriorityQueue: ptr.To(false),
 	}
 
+	configs := &bases.Comparer{Store: &bases.Store{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}}
 	clusters := cluster.New(ctx, cluster.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Credentials: store, Talos: talosPool, Kube: kubePool, Clock: clock.RealClock{},
-		Forgetters: []cluster.Forgetter{talosPool, kubePool}, Probes: orDefault(o.Probes),
+		Configs: configs, Forgetters: []cluster.Forgetter{talosPool, kubePool, configs}, Probes: orDefault(o.Probes),
 	})
 	if err := clusters.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosClusters: %w", err)
@@ -204,10 +224,10 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		Locks: &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}},
 		Executors: map[v1alpha1.OperationKind]kind.Executor{
-			v1alpha1.TalosKind: talosupgrade.New(talosPool, kubePool, o.ImageFactory),
-			v1alpha1.NodeKind:  node.New(talosPool, kubePool),
-
-			v1alpha1.ShutdownKind: shutdown.New(talosPool, kubePool, nil), // Nobody stores snapshots yet.
+			v1alpha1.TalosKind:    talosupgrade.New(talosPool, kubePool, o.ImageFactory, snapshotsFor(mgr, v1alpha1.SnapshotUpgrade)),
+			v1alpha1.NodeKind:     node.New(talosPool, kubePool),
+			v1alpha1.ConfigKind:   config.New(talosPool, kubePool, mgr.GetClient(), configs),
+			v1alpha1.ShutdownKind: shutdown.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotShutdown)),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,
@@ -215,11 +235,33 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 	if err := operations.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosOperations: %w", err)
 	}
+	if err := setUpSnapshots(ctx, mgr, o, talosPool, options); err != nil {
+		return err
+	}
 	remedies := &remediation.Reconciler{
 		Client: mgr.GetClient(), Machines: capi.Machines{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}, Clock: clock.RealClock{},
 	}
 	if err := remedies.SetupWithManager(mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller that gives machines back to health checks: %w", err)
+	}
+	return nil
+}
+
+// snapshotsFor takes the snapshots that operations ask for.
+func snapshotsFor(mgr ctrl.Manager, reason v1alpha1.SnapshotReason) kind.Snapshots {
+	return snapshot.ForOperations{Client: mgr.GetClient(), Clock: clock.RealClock{}, Reason: reason}
+}
+
+func setUpSnapshots(ctx context.Context, mgr ctrl.Manager, o Options, pool *talos.Pool, options controller.Options) error {
+	snapshots := snapshot.New(ctx, snapshot.Options{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Talos: pool, Storage: o.Storage, Clock: clock.RealClock{},
+	})
+	if err := snapshots.SetupWithManager(mgr, options); err != nil {
+		return fmt.Errorf("setting up the controller of EtcdSnapshots: %w", err)
+	}
+	keeper := &snapshot.Keeper{Client: mgr.GetClient(), Clock: clock.RealClock{}}
+	if err := keeper.SetupWithManager(mgr, options); err != nil {
+		return fmt.Errorf("setting up the controller that keeps the schedules of snapshots: %w", err)
 	}
 	return nil
 }

@@ -51,11 +51,13 @@ func (s *Server) orderOf(order *pb.OperationOrder) (Order, error) {
 	for _, read := range []func() error{
 		func() (err error) { made.Cluster, err = s.clusterOf(order, kind); return err },
 		func() (err error) { made.Spec.Node, err = nodeOf(order, kind); return err },
+		func() (err error) { made.Spec.Config, err = configOf(order, kind); return err },
 		func() (err error) { made.Spec.Shutdown, err = shutdownOf(order, kind); return err },
 		func() (err error) {
 			made.Target, err = targetOf("order.target", order.GetTarget(), kind, planner)
 			return err
 		},
+		func() error { return withoutHash(order) },
 		func() (err error) { made.Spec.MaxUnavailable, err = budgetOf(order.GetMaxUnavailable()); return err },
 		func() (err error) { made.Spec.Overrides, err = overridesOf(order.GetOverrides()); return err },
 	} {
@@ -112,6 +114,9 @@ func targetOf(field string, message *pb.OperationTarget, kind v1alpha1.Operation
 			return v1alpha1.OperationTarget{}, &InvalidError{Field: field + "." + asked.name, Value: *asked.version, Allowed: err.Error()}
 		}
 		*asked.version = normal
+	}
+	if hash := target.MachineConfigHash; hash != "" && !schematicID.MatchString(hash) {
+		return v1alpha1.OperationTarget{}, &InvalidError{Field: field + ".machine_config_hash", Value: hash, Allowed: "64 hexadecimal digits in lower case"}
 	}
 	if target.SchematicID != "" && !schematicID.MatchString(target.SchematicID) {
 		return v1alpha1.OperationTarget{}, &InvalidError{Field: field + ".schematic_id", Value: target.SchematicID, Allowed: "64 hexadecimal digits in lower case"}

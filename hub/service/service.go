@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	configplan "ichor.maesh.dev/hub/controllers/operation/kind/config/plan"
 	nodeplan "ichor.maesh.dev/hub/controllers/operation/kind/node/plan"
 	shutdownplan "ichor.maesh.dev/hub/controllers/operation/kind/shutdown/plan"
 	talosplan "ichor.maesh.dev/hub/controllers/operation/kind/talos/plan"
@@ -25,9 +26,9 @@ import (
 
 // planners are the planners of the kinds that the service can start.
 var planners = map[v1alpha1.OperationKind]plan.Planner{
-	v1alpha1.TalosKind: talosplan.Planner{},
-	v1alpha1.NodeKind:  nodeplan.Planner{},
-
+	v1alpha1.TalosKind:    talosplan.Planner{},
+	v1alpha1.NodeKind:     nodeplan.Planner{},
+	v1alpha1.ConfigKind:   configplan.Planner{},
 	v1alpha1.ShutdownKind: shutdownplan.Planner{},
 }
 

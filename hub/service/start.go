@@ -56,7 +56,7 @@ func (s *Service) Plan(ctx context.Context, order Order) (*Start, error) {
 	if err != nil {
 		return nil, err
 	}
-	order = onMachine(order, facts)
+	order = withMachines(onMachine(order, facts), facts)
 	planner := planners[order.Spec.Kind]
 	start := &Start{
 		Order: order, Facts: facts, Observed: s.Now(), Spec: order.Spec, Declared: planner.Narrow(targets.Declared(facts.Cluster)), operations: list.Items,
@@ -115,6 +115,7 @@ func over(declared, target v1alpha1.OperationTarget) v1alpha1.OperationTarget {
 		KubernetesVersion: cmp.Or(target.KubernetesVersion, declared.KubernetesVersion),
 		CiliumVersion:     cmp.Or(target.CiliumVersion, declared.CiliumVersion),
 		KubeProxy:         cmp.Or(target.KubeProxy, declared.KubeProxy),
+		MachineConfigHash: cmp.Or(target.MachineConfigHash, declared.MachineConfigHash),
 	}
 }
 

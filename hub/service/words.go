@@ -5,6 +5,7 @@ package service
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -13,15 +14,21 @@ import (
 // Command is the command line that starts the same.
 func (s *Start) Command() string {
 	words := []string{"ichor"}
+	where := []string{"--namespace", s.Order.Cluster.Namespace, "--cluster", s.Spec.ClusterName}
 	switch node := s.Spec.Node; {
 	case s.Spec.Shutdown != nil:
-		words = append(append(words, shutdownWords(s.Spec)...), "--namespace", s.Order.Cluster.Namespace)
+		words = append(append(words, shutdownWords(s.Spec)...), where[:2]...)
 	case node != nil:
-		words = append(append(words, nodeWords(node)...), "--namespace", s.Order.Cluster.Namespace, "--cluster", s.Spec.ClusterName)
-		words = append(words, nodeFlags(node)...)
+		words = slices.Concat(words, nodeWords(node), where, nodeFlags(node))
+	case s.Spec.Kind == v1alpha1.ConfigKind:
+		words = slices.Concat(words, []string{"config", "rollout"}, where)
 	default:
-		words = append(words, "upgrade", string(s.Spec.Kind), s.Plan.Target.TalosVersion,
-			"--namespace", s.Order.Cluster.Namespace, "--cluster", s.Spec.ClusterName)
+		words = slices.Concat(words, []string{"upgrade", string(s.Spec.Kind), s.Plan.Target.TalosVersion}, where)
+	}
+	if config := s.Spec.Config; config != nil {
+		for _, machine := range config.Machines {
+			words = append(words, "--machine", machine)
+		}
 	}
 	if schematic := s.Order.Target.SchematicID; schematic != "" {
 		words = append(words, "--schematic", schematic)
@@ -67,6 +74,9 @@ func describe(target v1alpha1.OperationTarget) string {
 			parts = append(parts, field.name+" "+value)
 		}
 	}
+	if target.MachineConfigHash != "" {
+		parts = append(parts, "machine_config_hash "+target.MachineConfigHash)
+	}
 	if len(parts) == 0 {
 		return "nothing else than it is"
 	}
@@ -84,10 +94,8 @@ func describeOrder(spec v1alpha1.TalosOperationSpec, target v1alpha1.OperationTa
 			v1alpha1.ShutdownSnapshotTake: "with a snapshot", v1alpha1.ShutdownSnapshotNone: "without a snapshot",
 		}[shutdown.Snapshot]))
 	}
-	if shutdown := spec.Shutdown; shutdown != nil {
-		what = strings.TrimSpace(fmt.Sprintf("%s %s", shutdown.Action, map[v1alpha1.ShutdownSnapshot]string{
-			v1alpha1.ShutdownSnapshotTake: "with a snapshot", v1alpha1.ShutdownSnapshotNone: "without a snapshot",
-		}[shutdown.Snapshot]))
+	if config := spec.Config; config != nil {
+		what += " on " + strings.Join(config.Machines, ", ")
 	}
 	if spec.MaxUnavailable != nil {
 		what += ", at most " + spec.MaxUnavailable.String() + " workers at once"

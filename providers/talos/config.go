@@ -6,8 +6,13 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/cosi-project/runtime/pkg/resource/protobuf"
+	"github.com/cosi-project/runtime/pkg/state"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	configapi "github.com/siderolabs/talos/pkg/machinery/api/resource/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"google.golang.org/protobuf/proto"
 )
 
 // Config is the machine config that a machine has, as documents of YAML. It holds secrets.
@@ -41,21 +46,42 @@ func (c *connection) Config(ctx context.Context, address string) (Config, error)
 	ctx = at(ctx, address)
 	var found Config
 	for id, into := range map[string]*[]byte{config.ActiveID: &found.Active, config.PersistentID: &found.Persistent} {
-		got, err := get[*config.MachineConfig](ctx, c, config.NamespaceName, config.MachineConfigType, id)
-		if err != nil {
+		var err error
+		if *into, err = c.configOf(ctx, id); err != nil {
 			return Config{}, fmt.Errorf("machine at %s: %w", address, err)
-		}
-		if got == nil {
-			continue
-		}
-		if *into, err = got.Provider().Bytes(); err != nil {
-			return Config{}, fmt.Errorf("machine at %s: encoding the machine config: %w", address, err)
 		}
 	}
 	return found, nil
 }
 
-// CheckConfig has the machine check a config, and changes nothing but this: Talos ends a config that somebody tries, which stays in force then.
+// configOf reads one of the machine configs as the bytes that the machine has; none if there is none. Nothing is decoded: a newer Talos may
+// have documents that this hub cannot read, and reading is repeated for every machine all the time.
+func (c *connection) configOf(ctx context.Context, id string) ([]byte, error) {
+	pointer := resource.NewMetadata(config.NamespaceName, config.MachineConfigType, id, resource.VersionUndefined)
+	got, err := c.client.COSI.Get(ctx, pointer, state.WithGetUnmarshalOptions(state.WithSkipProtobufUnmarshal()))
+	switch {
+	case state.IsNotFoundError(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading machine config %q: %w", id, err)
+	}
+	raw, ok := got.(*protobuf.Resource)
+	if !ok {
+		return nil, fmt.Errorf("reading machine config %q: it came as %T", id, got)
+	}
+	encoded, err := raw.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("reading machine config %q: %w", id, err)
+	}
+	spec := &configapi.MachineConfigSpec{}
+	if err := proto.Unmarshal(encoded.GetSpec().GetProtoSpec(), spec); err != nil {
+		return nil, fmt.Errorf("reading machine config %q: the machine sent what cannot be decoded", id)
+	}
+	return spec.GetYamlMarshalled(), nil
+}
+
+// CheckConfig has the machine check a config, and changes nothing but this: Talos before 1.14 ends a trial of a config, which stays in force
+// then.
 func (c *connection) CheckConfig(ctx context.Context, address string, data []byte, mode ApplyMode) error {
 	return c.apply(ctx, address, data, mode, true)
 }

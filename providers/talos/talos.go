@@ -66,8 +66,8 @@ type Writer interface {
 	// ForfeitLeadership moves etcd's leadership off a control plane. Repeating it is harmless.
 	ForfeitLeadership(ctx context.Context, address string) error
 
-	// CheckConfig has a machine check a config that would be applied. It changes nothing, but for one thing: a config that somebody tries is
-	// kept in force from then on. Look at Config before.
+	// CheckConfig has a machine check a config that would be applied. It changes nothing, but for one thing: before Talos 1.14, a config that
+	// somebody tries is kept in force from then on. Look at Config before.
 	CheckConfig(ctx context.Context, address string, data []byte, mode ApplyMode) error
 
 	// ApplyConfig has a machine take a whole config. Repeating it is harmless as long as nobody else applies another.

@@ -29,7 +29,6 @@ var rows = map[string][]int{
 var cannotApply = map[string]string{
 	"B4":  "removing an etcd member that was missed by mistake: no kind removes members, and the clients of targets have no call for it",
 	"B21": "removing the wrong etcd member by host name: as B4",
-	"C12": "a machine config that the new version refuses: the hub reads no machine config before kind config renders them",
 	"C4":  "unbootable after a power cycle: an optional canary, which no kind has; kind node takes rebootMode PowerCycle from whoever wants to know",
 	"D14": "a reset that hangs or never tells its end: no kind resets machines yet",
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"ichor.maesh.dev/hub/test/sim"
+	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
 )
 
@@ -250,4 +251,31 @@ func TestRestartOfTheKubelet(t *testing.T) {
 	last := func(i *machineapi.ServiceInfo) time.Time { return i.GetHealth().GetLastChange().AsTime() }
 	g.Expect(last(after)).To(BeTemporally(">", last(before)), "which is how a client tells that it has happened")
 	g.Expect(s.Journal().Entries(journal.Filter{Method: "event restart"})).To(HaveLen(1))
+}
+
+// TestConfigThatBreaksTheBoot keeps a machine away that boots another config, and no other machine and no other boot.
+func TestConfigThatBreaksTheBoot(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, small)
+	worker := s.Cluster("small").Node("worker-1")
+	c := talosClient(t, s.Cluster("small").Talosconfig())
+	ctx := client.WithNode(within(t), worker.Address())
+	id := order(t, s, 0, fault.ConfigBreaksBoot, "worker-1")
+	boots := func() int {
+		return len(s.Journal().Entries(journal.Filter{Node: "worker-1", Method: "event boot"}))
+	}
+	g.Expect(c.Reboot(ctx)).To(Succeed())
+	awaitEvent(t, s, worker, "ready", 0)
+	g.Expect(boots()).To(Equal(1), "its config is the same")
+
+	_, err := apply(ctx, c, &machineapi.ApplyConfigurationRequest{Data: patched(t, worker, rebootChange), Mode: machineapi.ApplyConfigurationRequest_STAGED})
+	g.Expect(err).NotTo(HaveOccurred())
+	last := s.Journal().Last()
+	g.Expect(c.Reboot(ctx)).To(Succeed())
+	awaitEvent(t, s, worker, "down", last)
+	g.Consistently(boots, 200*time.Millisecond).Should(Equal(1))
+	g.Expect(s.Clear(id)).To(BeTrue())
+	awaitEvent(t, s, worker, "ready", last)
+	_, disruptive := inForce(worker)
+	g.Expect(disruptive).To(BeTrue())
 }

@@ -178,6 +178,10 @@ func (c clusters) GetCluster(_ context.Context, r *connect.Request[pb.GetCluster
 	return reply[pb.GetClusterRequest, pb.GetClusterResponse](c.fakeHub, r)
 }
 
+func (c clusters) DiffConfig(_ context.Context, r *connect.Request[pb.DiffConfigRequest]) (*connect.Response[pb.DiffConfigResponse], error) {
+	return reply[pb.DiffConfigRequest, pb.DiffConfigResponse](c.fakeHub, r)
+}
+
 func (c clusters) ListMachines(_ context.Context, r *connect.Request[pb.ListMachinesRequest]) (*connect.Response[pb.ListMachinesResponse], error) {
 	return reply[pb.ListMachinesRequest, pb.ListMachinesResponse](c.fakeHub, r)
 }

@@ -89,6 +89,9 @@ func purpose(plan *pb.Plan, wanted *pb.OperationOrder) string {
 	if version := plan.GetTarget().GetTalosVersion(); plan.GetKind() == pb.OperationKind_OPERATION_KIND_TALOS && version != "" {
 		return "upgrade Talos to " + version
 	}
+	if plan.GetKind() == pb.OperationKind_OPERATION_KIND_CONFIG {
+		return "roll the machine config out"
+	}
 	return follow.KindName(plan.GetKind())
 }
 
@@ -148,10 +151,28 @@ func planMachine(m *pb.PlanMachine) string {
 			changes = append(changes, fmt.Sprintf("%s%s -> %s", target[i].name, cmp.Or(current[i].value, "?"), target[i].value))
 		}
 	}
+	if effect := machineEffect(m); effect != "" {
+		changes = append(changes, effect)
+	}
 	if len(changes) == 0 {
 		return text
 	}
 	return text + " " + strings.Join(changes, ", ")
+}
+
+// machineEffect says what one machine goes through, where that differs from machine to machine.
+func machineEffect(m *pb.PlanMachine) string {
+	switch e := m.GetEffect(); {
+	case e == pb.Effect_EFFECT_REBOOT:
+		return "reboots"
+	case e == pb.Effect_EFFECT_RESTART_COMPONENTS:
+		return "changes without a reboot"
+	case e == pb.Effect_EFFECT_NONE && m.GetDiff() != "":
+		return "changes for the next upgrade of Talos"
+	case e == pb.Effect_EFFECT_NONE:
+		return "stays as it is"
+	}
+	return ""
 }
 
 // versionOf is one part of a target, in words.
@@ -171,6 +192,9 @@ func targetWords(t *pb.OperationTarget) string {
 		if version.value != "" {
 			words = append(words, version.name+version.value)
 		}
+	}
+	if hash := t.GetMachineConfigHash(); hash != "" {
+		words = append(words, "machine config "+short(hash))
 	}
 	return strings.Join(words, ", ")
 }

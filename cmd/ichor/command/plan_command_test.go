@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 	. "github.com/onsi/gomega"
 
+	"ichor.maesh.dev/hub/api/v1alpha1"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 	"ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1/ichorv1alpha1connect"
 	requests "ichor.maesh.dev/hub/test/service/table"
@@ -41,7 +42,12 @@ func words(t *testing.T, command string) []string {
 // The command in a plan is one that this command line understands, and it orders what was planned.
 func TestCommandOfAPlan(t *testing.T) {
 	recorded := &recorder{}
-	server := requests.NewWorld().Server()
+	differing := func(name string, role v1alpha1.MachineRole) *v1alpha1.TalosMachine {
+		m := requests.Machine(name, role)
+		m.Status.Config = &v1alpha1.MachineConfigStatus{SpecHash: (&v1alpha1.TalosCluster{}).MachineConfigHash(), Effect: v1alpha1.ConfigEffectLive}
+		return m
+	}
+	server := requests.NewWorld(differing("c1-w-1", v1alpha1.WorkerRole), differing("c1-cp-1", v1alpha1.ControlPlaneRole)).Server()
 	mux := http.NewServeMux()
 	mux.Handle(ichorv1alpha1connect.NewOperationServiceHandler(server, connect.WithInterceptors(connect.UnaryInterceptorFunc(recorded.note))))
 	mux.Handle(ichorv1alpha1connect.NewClusterServiceHandler(server))
@@ -62,6 +68,8 @@ func TestCommandOfAPlan(t *testing.T) {
 			Kind: pb.OperationKind_OPERATION_KIND_TALOS, Target: &pb.OperationTarget{TalosVersion: "v1.14.1", SchematicId: strings.Repeat("a", 64)},
 			MaxUnavailable: "50%", Overrides: []*pb.GateOverride{{Gate: "WorkersAvailable", Reason: "it's a = test; of $HOME"}},
 		},
+		"a roll-out": {Kind: pb.OperationKind_OPERATION_KIND_CONFIG, MaxUnavailable: "2", Parameters: &pb.OperationParameters{
+			Parameters: &pb.OperationParameters_Config{Config: &pb.ConfigParameters{Machines: []string{"c1-w-1", "c1-cp-1"}}}}},
 		"a reboot": {Kind: pb.OperationKind_OPERATION_KIND_NODE, Parameters: node("")},
 		"a stop": {
 			Kind: pb.OperationKind_OPERATION_KIND_SHUTDOWN, Parameters: power("Stop", "None"), MaxUnavailable: "2",

@@ -91,7 +91,7 @@ in your own process, with your own rights, what a hub would do. Which of them, t
   $KUBECONFIG          the management API, or ~/.kube/config
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 error, 2 wrong usage, 3 the operation needs a
-person, 5 it still went on when --timeout was over, 130 interrupted.`,
+person, 4 something differs (config diff), 5 it still went on when --timeout was over, 130 interrupted.`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
@@ -111,7 +111,7 @@ person, 5 it still went on when --timeout was over, 130 interrupted.`,
 	})
 	a.addFlags(root)
 	root.AddCommand(
-		newClusterCommand(a), newMachineCommand(a), newUpgradeCommand(a), newNodeCommand(a), newOperationCommand(a),
+		newClusterCommand(a), newMachineCommand(a), newUpgradeCommand(a), newNodeCommand(a), newConfigCommand(a), newOperationCommand(a),
 		newAuditCommand(a), newWhoamiCommand(a), newVersionCommand(a),
 	)
 	if !plugin {

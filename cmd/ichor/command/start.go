@@ -121,6 +121,7 @@ func newPlanCommand(a *app) *cobra.Command {
 	var children []*cobra.Command
 	orders := append([]*order{
 		a.talosOrder("talos VERSION", "  ichor operation plan talos v1.14.1 --cluster prod-1"),
+		a.configOrder("config", "  ichor operation plan config --cluster prod-1"),
 		a.shutdownOrder("shutdown NAME", "  ichor operation plan shutdown prod-1 --no-snapshot"), a.powerOnOrder("start NAME", "  ichor operation plan start prod-1"),
 	}, a.nodeOrders("ichor operation plan", true)...)
 	for _, o := range orders {

@@ -83,6 +83,10 @@ type Facts struct {
 	Machines []v1alpha1.TalosMachine
 	Target   v1alpha1.OperationTarget
 	Observed time.Time
+
+	// Units are the machines that the operation has begun with; none before it has begun. What a plan makes of machines that change under
+	// its hands has to stay what it was.
+	Units []v1alpha1.UnitStatus
 }
 
 // Approved are the machines of the facts that the hub may touch.
@@ -229,4 +233,7 @@ type Refusal struct {
 
 	// Overridable refusals may be bypassed by who has the verb override.
 	Overridable bool
+
+	// Passing refusals go away by themselves: nobody starts an operation now, and one that is there already waits.
+	Passing bool
 }

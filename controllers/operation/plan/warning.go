@@ -25,6 +25,8 @@ const (
 	// HostnameMayChangeWarning warns of machines that may come back under another name.
 	HostnameMayChangeWarning = "HostnameMayChange"
 
+	// TakesEffectLaterWarning warns of changes that are brought to machines and take effect at a later time.
+	TakesEffectLaterWarning = "TakesEffectLater"
 	// NotGracefulWarning warns of what is not done first for a machine that is forced.
 	NotGracefulWarning = "NotGraceful"
 

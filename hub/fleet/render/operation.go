@@ -95,6 +95,9 @@ func overrides(of []v1alpha1.GateOverride) []*pb.GateOverride {
 }
 
 func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
+	if spec.Config != nil {
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Config{Config: &pb.ConfigParameters{Machines: spec.Config.Machines}}}
+	}
 	if shutdown := spec.Shutdown; shutdown != nil {
 		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Shutdown{Shutdown: &pb.ShutdownParameters{
 			Action: string(shutdown.Action), Snapshot: string(shutdown.Snapshot),
@@ -140,6 +143,8 @@ func planned(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (pl
 	switch {
 	case op.Spec.Node != nil && op.Spec.Node.Machine != "":
 		return 1
+	case op.Spec.Config != nil && len(op.Spec.Config.Machines) > 0:
+		return int32(len(op.Spec.Config.Machines))
 	case op.Spec.Node != nil: // Every member of etcd.
 		for _, machine := range machines {
 			planned += count(machine.Spec.Approval == v1alpha1.Approved && machine.Spec.Role == v1alpha1.ControlPlaneRole)

@@ -53,7 +53,7 @@ func Conditions(conditions []metav1.Condition) []*pb.Condition {
 func Target(t v1alpha1.OperationTarget) *pb.OperationTarget {
 	return &pb.OperationTarget{
 		TalosVersion: t.TalosVersion, SchematicId: t.SchematicID, KubernetesVersion: t.KubernetesVersion,
-		CiliumVersion: t.CiliumVersion, KubeProxy: string(t.KubeProxy),
+		CiliumVersion: t.CiliumVersion, KubeProxy: string(t.KubeProxy), MachineConfigHash: t.MachineConfigHash,
 	}
 }
 
@@ -62,6 +62,7 @@ func TargetOf(t *pb.OperationTarget) v1alpha1.OperationTarget {
 	return v1alpha1.OperationTarget{
 		TalosVersion: t.GetTalosVersion(), SchematicID: t.GetSchematicId(), KubernetesVersion: t.GetKubernetesVersion(),
 		CiliumVersion: t.GetCiliumVersion(), KubeProxy: v1alpha1.KubeProxyMode(t.GetKubeProxy()),
+		MachineConfigHash: t.GetMachineConfigHash(),
 	}
 }
 

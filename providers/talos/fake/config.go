@@ -16,6 +16,13 @@ func (t *Talos) Configure(address string, config talos.Config) {
 	t.machines[address].config = config
 }
 
+// ConfigOf is the machine config that a machine has.
+func (t *Talos) ConfigOf(address string) talos.Config {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.machines[address].config
+}
+
 func (c *client) Config(_ context.Context, address string) (talos.Config, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,10 @@ import (
 
 // Rows are all requests of the table.
 func Rows() []Row {
-	return slices.Concat(orders(), plans(), creates(), keys(), rights(), nodes(), idle(), bounds(), steers(), machines(), imports(), forgets(), lists(), gets(), watches())
+	return slices.Concat(
+		orders(), plans(), configs(), creates(), keys(), rights(), nodes(), idle(), bounds(), steers(), machines(), imports(), forgets(),
+		lists(), gets(), watches(),
+	)
 }
 
 // ref names an object of the world.

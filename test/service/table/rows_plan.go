@@ -30,8 +30,8 @@ func orders() []Row {
 		return reboot("c1-w-1", func(o *pb.OperationOrder) { change(o.GetParameters().GetNode()) })
 	}
 	return []Row{
-		invalid("order/nothing", "order.kind is missing: this hub runs node, shutdown, talos", plan(nil)),
-		invalid("order/a kind that this hub does not run", `order.kind "ca-rotation": this hub runs node, shutdown, talos`,
+		invalid("order/nothing", "order.kind is missing: this hub runs config, kubernetes, node, shutdown, talos", plan(nil)),
+		invalid("order/a kind that this hub does not run", `order.kind "ca-rotation": this hub runs config, kubernetes, node, shutdown, talos`,
 			plan(upgrade(func(o *pb.OperationOrder) { o.Kind = pb.OperationKind_OPERATION_KIND_CA_ROTATION }))),
 		invalid("order/no namespace", "order.cluster.namespace is missing: the namespace of the object",
 			plan(upgrade(func(o *pb.OperationOrder) { o.Cluster.Namespace = "" }))),
@@ -88,6 +88,24 @@ func orders() []Row {
 		invalid("order/two machines of one Node", `machine "w-1": it is one of c1-w-1, c9-w-1: name the cluster with --cluster, or use a full name`,
 			plan(reboot("w-1", func(o *pb.OperationOrder) { o.Cluster.Name = "" }))).given(given(elsewhere())),
 	}
+}
+
+// shutdown stops or starts the cluster.
+func shutdown(action, snapshot string) *pb.OperationOrder {
+	return &pb.OperationOrder{
+		Cluster: ref(Cluster), Kind: pb.OperationKind_OPERATION_KIND_SHUTDOWN,
+		Parameters: &pb.OperationParameters{Parameters: &pb.OperationParameters_Shutdown{Shutdown: &pb.ShutdownParameters{Action: action, Snapshot: snapshot}}},
+	}
+}
+
+// stopped is a cluster that was stopped on purpose.
+func stopped() *v1alpha1.TalosCluster {
+	return cluster(func(c *v1alpha1.TalosCluster) {
+		c.Annotations = map[string]string{
+			v1alpha1.PowerAnnotation: "Stopped", v1alpha1.StoppedByAnnotation: "default/c1-shutdown-x", v1alpha1.StoppedAtAnnotation: "2026-01-02T03:04:05Z",
+		}
+		c.Status.Conditions = []metav1.Condition{{Type: "Available", Status: "False", Reason: "Stopped", LastTransitionTime: metav1.NewTime(now)}}
+	})
 }
 
 // elsewhere is a machine of another cluster whose Node has the name of another.
@@ -180,7 +198,7 @@ func plans() []Row {
 				g.Expect(planOf(answer).GetEstimatedDuration().AsDuration()).To(gomega.Equal(time.Hour/2 + 5*time.Hour))
 			},
 		},
-	}, otherPlans(), powerPlans(), planRefusals())
+	}, otherPlans(), planRefusals())
 }
 
 // otherPlans are plans of something else than an upgrade that goes on.
@@ -227,6 +245,55 @@ func otherPlans() []Row {
 				g.Expect(p.GetRefusals()).To(gomega.BeEmpty())
 				g.Expect(warningsOf(p)).To(gomega.Equal([]string{"ClusterPaused", "ClusterLocked", "NotAvailable"}))
 				g.Expect(p.GetWarnings()[1].GetMessage()).To(gomega.Equal("the operation waits for cluster c1: its lock is held by ichor-controller/machine/default/c1-w-2"))
+			},
+		},
+		{
+			Name: "plan/a stop", Call: plan(shutdown("Stop", "None")),
+			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
+				p := planOf(answer)
+				g.Expect(p.GetRefusals()).To(gomega.BeEmpty())
+				g.Expect(p.GetEffect()).To(gomega.Equal(pb.Effect_EFFECT_STOP))
+				g.Expect(p.GetConfirmation()).To(gomega.Equal(pb.Confirmation_CONFIRMATION_NAME))
+				g.Expect(groupsOf(p.GetStages()[1])).To(gomega.Equal("c1-w-1 c1-w-2"))
+				g.Expect(groupsOf(p.GetStages()[3])).To(gomega.Equal("c1-cp-1 | c1-cp-2 | c1-cp-3"))
+				g.Expect(p.GetStages()[3].GetGroups()[0].GetMachines()[0].GetEffect()).To(gomega.Equal(pb.Effect_EFFECT_STOP))
+				g.Expect(warningsOf(p)).To(gomega.Equal([]string{"Outage", "NoSnapshot"}))
+				g.Expect(p.GetLiveGates()).NotTo(gomega.ContainElements("ControlPlaneTransitioning", "WorkersAvailable"))
+				g.Expect(p.GetCommand()).To(gomega.Equal("ichor cluster shutdown c1 --no-snapshot --namespace default"))
+			},
+		},
+		{
+			Name: "plan/a stop with a snapshot that nobody stores", Call: plan(shutdown("Stop", "Take")),
+			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
+				g.Expect(planOf(answer).GetRefusals()[0].GetGate()).To(gomega.Equal("SnapshotStorage"))
+				g.Expect(planOf(answer).GetRefusals()[0].GetHelp()).To(gomega.ContainSubstring("--no-snapshot"))
+				g.Expect(planOf(answer).GetCommand()).To(gomega.Equal("ichor cluster shutdown c1 --snapshot --namespace default"))
+			},
+		},
+		{
+			Name: "plan/a start", Given: given(stopped()), Call: plan(shutdown("Start", "")),
+			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
+				p := planOf(answer)
+				g.Expect(p.GetRefusals()).To(gomega.BeEmpty())
+				g.Expect(p.GetWarnings()).To(gomega.BeEmpty())
+				g.Expect(p.GetEffect()).To(gomega.Equal(pb.Effect_EFFECT_NONE))
+				g.Expect(p.GetConfirmation()).To(gomega.Equal(pb.Confirmation_CONFIRMATION_YES))
+				g.Expect(p.GetCommand()).To(gomega.Equal("ichor cluster start c1 --namespace default"))
+			},
+		},
+		{
+			Name: "plan/a start of what runs", Call: plan(shutdown("Start", "")),
+			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
+				g.Expect(planOf(answer).GetRefusals()[0].GetGate()).To(gomega.Equal("ClusterStopped"))
+			},
+		},
+		{
+			Name: "plan/an upgrade of what was stopped", Given: given(stopped()), Call: plan(upgrade()),
+			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
+				refusal := planOf(answer).GetRefusals()[0]
+				g.Expect(refusal.GetGate()).To(gomega.Equal("ClusterRunning"))
+				g.Expect(refusal.GetMessage()).To(gomega.Equal(`cluster c1 was stopped on purpose by TalosOperation "default/c1-shutdown-x" at 2026-01-02T03:04:05Z`))
+				g.Expect(refusal.GetHelp()).To(gomega.Equal("power its machines on, then: ichor cluster start c1"))
 			},
 		},
 		{

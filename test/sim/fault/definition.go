@@ -32,6 +32,8 @@ const (
 	PowerReturns = "power-returns"
 	// BootStuck keeps a machine that went down from coming back.
 	BootStuck = "boot-stuck"
+	// ConfigBreaksBoot keeps a machine that went down from coming back with another machine config than it had.
+	ConfigBreaksBoot = "config-breaks-boot"
 	// EtcdMissing keeps the etcd member of a machine that booted from running.
 	EtcdMissing = "etcd-missing"
 	// EtcdLearner makes an etcd member a learner.
@@ -204,6 +206,11 @@ var Definitions = []Definition{
 		Standing: true,
 	},
 	{
+		Name:     ConfigBreaksBoot,
+		Summary:  "the machine does not come back from a boot that brings another machine config in force",
+		Standing: true,
+	},
+	{
 		Name:     EtcdMissing,
 		Summary:  "the etcd member of a machine that boots does not run",
 		Standing: true,
@@ -304,7 +311,7 @@ var Definitions = []Definition{
 		Params: []Param{
 			{Name: ParamMethod, Default: "*", Summary: "the method, such as MachineService/Read; a final * stands for any ending"},
 			{Name: ParamResource, Summary: "only for this type of resource, where the method reads resources"},
-			{Name: ParamCode, Default: "PermissionDenied", Values: []string{"PermissionDenied", "Unimplemented", "Unavailable", "FailedPrecondition", "Internal"}, Summary: "the code"},
+			{Name: ParamCode, Default: "PermissionDenied", Values: []string{"PermissionDenied", "Unimplemented", "Unavailable", "FailedPrecondition", "InvalidArgument", "Internal"}, Summary: "the code"},
 			{Name: ParamMessage, Default: "not authorized", Summary: "the message"},
 			{Name: ParamWhen, Default: "before", Values: []string{"before", "after"}, Summary: "whether the call has done its work by then; calls without streams only"},
 		},

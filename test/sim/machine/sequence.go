@@ -200,7 +200,7 @@ func (m *Machine) away(s *sequence, why string, comesBack bool) bool {
 // boot brings the machine from darkness to running and ready. It becomes its own sequence, which a reboot may take over.
 func (m *Machine) boot(from *sequence) {
 	if timing.Sleep(from.ctx, m.env.Clock, m.env.Timings.Boot) != nil ||
-		m.env.Faults.WaitGone(from.ctx, fault.BootStuck, m.Site()) != nil || !m.fallBack(from) {
+		m.env.Faults.WaitGone(from.ctx, fault.BootStuck, m.Site()) != nil || !m.bearsItsConfig(from) || !m.fallBack(from) {
 		return
 	}
 	if m.Wiped() {
@@ -232,6 +232,12 @@ func (m *Machine) boot(from *sequence) {
 		return
 	}
 	m.services(s)
+}
+
+// bearsItsConfig waits where a machine is ordered not to come back with another config than it had.
+func (m *Machine) bearsItsConfig(s *sequence) bool {
+	active, persistent := m.Config()
+	return active == persistent || m.env.Faults.WaitGone(s.ctx, fault.ConfigBreaksBoot, m.Site()) == nil
 }
 
 // fallBack tries the new system in vain when that fault was ordered, and reverts to the old one.

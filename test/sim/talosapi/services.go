@@ -123,6 +123,7 @@ func (c *call) refused(resource, when string) error {
 // refusals are the codes that can be ordered.
 var refusals = map[string]codes.Code{
 	"PermissionDenied": codes.PermissionDenied, "Unimplemented": codes.Unimplemented, "Unavailable": codes.Unavailable,
+	"InvalidArgument":    codes.InvalidArgument,
 	"FailedPrecondition": codes.FailedPrecondition, "Internal": codes.Internal,
 }
 

@@ -455,9 +455,11 @@ type OperationTarget struct {
 	KubernetesVersion string                 `protobuf:"bytes,3,opt,name=kubernetes_version,json=kubernetesVersion,proto3" json:"kubernetes_version,omitempty"`
 	CiliumVersion     string                 `protobuf:"bytes,4,opt,name=cilium_version,json=ciliumVersion,proto3" json:"cilium_version,omitempty"`
 	// kube_proxy is Enabled or Replaced.
-	KubeProxy     string `protobuf:"bytes,5,opt,name=kube_proxy,json=kubeProxy,proto3" json:"kube_proxy,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	KubeProxy string `protobuf:"bytes,5,opt,name=kube_proxy,json=kubeProxy,proto3" json:"kube_proxy,omitempty"`
+	// machine_config_hash is the hash of what the spec asks of machine configs. It follows from the spec, and no order sets it.
+	MachineConfigHash string `protobuf:"bytes,6,opt,name=machine_config_hash,json=machineConfigHash,proto3" json:"machine_config_hash,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *OperationTarget) Reset() {
@@ -521,6 +523,13 @@ func (x *OperationTarget) GetCiliumVersion() string {
 func (x *OperationTarget) GetKubeProxy() string {
 	if x != nil {
 		return x.KubeProxy
+	}
+	return ""
+}
+
+func (x *OperationTarget) GetMachineConfigHash() string {
+	if x != nil {
+		return x.MachineConfigHash
 	}
 	return ""
 }
@@ -592,14 +601,15 @@ const file_ichor_v1alpha1_types_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\"0\n" +
 	"\x04Page\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x05R\x04size\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\tR\x05token\"\xce\x01\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"\xfe\x01\n" +
 	"\x0fOperationTarget\x12#\n" +
 	"\rtalos_version\x18\x01 \x01(\tR\ftalosVersion\x12!\n" +
 	"\fschematic_id\x18\x02 \x01(\tR\vschematicId\x12-\n" +
 	"\x12kubernetes_version\x18\x03 \x01(\tR\x11kubernetesVersion\x12%\n" +
 	"\x0ecilium_version\x18\x04 \x01(\tR\rciliumVersion\x12\x1d\n" +
 	"\n" +
-	"kube_proxy\x18\x05 \x01(\tR\tkubeProxy\"H\n" +
+	"kube_proxy\x18\x05 \x01(\tR\tkubeProxy\x12.\n" +
+	"\x13machine_config_hash\x18\x06 \x01(\tR\x11machineConfigHash\"H\n" +
 	"\tHeartbeat\x12;\n" +
 	"\vserver_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"serverTime*\x88\x01\n" +
