@@ -143,7 +143,7 @@ type MaintenanceWindow struct {
 
 // EtcdBackupSpec says where snapshots of etcd are stored, and when they are taken.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.schedule) == has(self.keep)",message="schedule and keep go together"
+// +kubebuilder:validation:XValidation:rule="!has(self.schedule) || has(self.keep)",message="keep goes with schedule"
 // +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone goes with schedule only"
 type EtcdBackupSpec struct {
 	// schedule is a cron expression of five fields. Without it snapshots are taken when somebody asks, or before an operation.

@@ -101,6 +101,9 @@ const (
 
 	// QuorumGate refuses when taking a control plane away costs etcd its quorum for certain, as with two members.
 	QuorumGate = "Quorum"
+
+	// SnapshotStorageGate refuses to take a snapshot of etcd where none can be stored.
+	SnapshotStorageGate = "SnapshotStorage"
 )
 
 // Gates that refuse a request to the hub's service before anything is written. Operations that are made in other ways do not meet them:

@@ -35,7 +35,9 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
 	"ichor.maesh.dev/hub/controllers/remediation"
+	"ichor.maesh.dev/hub/controllers/snapshot"
 	"ichor.maesh.dev/hub/hub/scheme"
+	"ichor.maesh.dev/hub/providers/blob"
 	"ichor.maesh.dev/hub/providers/capi"
 	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/providers/kube"
@@ -69,6 +71,9 @@ type Options struct {
 
 	// ImageFactory is the host, and path if any, of the Image Factory that machines pull installers from.
 	ImageFactory string
+
+	// Storage opens the buckets that snapshots of etcd are stored in.
+	Storage blob.Opener
 
 	// Deadlines replace the deadlines of steps.
 	Deadlines map[v1alpha1.OperationStep]time.Duration
@@ -182,6 +187,9 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 	if err := indexMachines(ctx, mgr); err != nil {
 		return err
 	}
+	if err := snapshot.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	store := &credentials.Store{Reader: mgr.GetClient()}
 	talosPool, kubePool := talos.NewPool(store), kube.NewPool(store)
 	options := controller.Options{
@@ -212,11 +220,33 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 	if err := operations.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosOperations: %w", err)
 	}
+	if err := setUpSnapshots(ctx, mgr, o, talosPool, options); err != nil {
+		return err
+	}
 	remedies := &remediation.Reconciler{
 		Client: mgr.GetClient(), Machines: capi.Machines{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}, Clock: clock.RealClock{},
 	}
 	if err := remedies.SetupWithManager(mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller that gives machines back to health checks: %w", err)
+	}
+	return nil
+}
+
+// snapshotsFor takes the snapshots that operations ask for.
+func snapshotsFor(mgr ctrl.Manager, reason v1alpha1.SnapshotReason) kind.Snapshots {
+	return snapshot.ForOperations{Client: mgr.GetClient(), Clock: clock.RealClock{}, Reason: reason}
+}
+
+func setUpSnapshots(ctx context.Context, mgr ctrl.Manager, o Options, pool *talos.Pool, options controller.Options) error {
+	snapshots := snapshot.New(ctx, snapshot.Options{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Talos: pool, Storage: o.Storage, Clock: clock.RealClock{},
+	})
+	if err := snapshots.SetupWithManager(mgr, options); err != nil {
+		return fmt.Errorf("setting up the controller of EtcdSnapshots: %w", err)
+	}
+	keeper := &snapshot.Keeper{Client: mgr.GetClient(), Clock: clock.RealClock{}}
+	if err := keeper.SetupWithManager(mgr, options); err != nil {
+		return fmt.Errorf("setting up the controller that keeps the schedules of snapshots: %w", err)
 	}
 	return nil
 }

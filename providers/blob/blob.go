@@ -117,7 +117,7 @@ func (b *Bucket) Put(ctx context.Context, key string, fill func(io.Writer) error
 	defer abort()
 	writer, err := b.bucket.NewWriter(ctx, key, &cloud.WriterOptions{ContentType: "application/octet-stream", DisableContentTypeDetection: true})
 	if err != nil {
-		return Object{}, fmt.Errorf("storing %s: %w", key, plain(err))
+		return Object{}, &StorageError{fmt.Errorf("storing %s: %w", key, said(err))}
 	}
 	known := newSums()
 	if err := fill(io.MultiWriter(storing{writer}, known)); err != nil {
@@ -126,7 +126,7 @@ func (b *Bucket) Put(ctx context.Context, key string, fill func(io.Writer) error
 		return Object{}, err
 	}
 	if err := writer.Close(); err != nil {
-		return Object{}, &StorageError{fmt.Errorf("storing %s: %w", key, plain(err))}
+		return Object{}, &StorageError{fmt.Errorf("storing %s: %w", key, said(err))}
 	}
 	return known.object(), nil
 }
@@ -147,7 +147,7 @@ type storing struct{ io.Writer }
 func (s storing) Write(data []byte) (int, error) {
 	n, err := s.Writer.Write(data)
 	if err != nil {
-		err = &StorageError{fmt.Errorf("storing: %w", plain(err))}
+		err = &StorageError{fmt.Errorf("storing: %w", said(err))}
 	}
 	return n, err
 }
@@ -156,7 +156,7 @@ func (s storing) Write(data []byte) (int, error) {
 func (b *Bucket) Read(ctx context.Context, key string, take func(io.Reader) error) error {
 	reader, err := b.bucket.NewReader(ctx, key, nil)
 	if err != nil {
-		return &StorageError{fmt.Errorf("reading %s: %w", key, plain(err))}
+		return &StorageError{fmt.Errorf("reading %s: %w", key, said(err))}
 	}
 	defer reader.Close() //nolint:errcheck // Only read from.
 	return take(reader)
@@ -167,11 +167,33 @@ func (b *Bucket) Look(ctx context.Context, key string) (Object, error) {
 	known := newSums()
 	err := b.Read(ctx, key, func(r io.Reader) error {
 		if _, err := io.Copy(known, r); err != nil {
-			return &StorageError{fmt.Errorf("reading %s: %w", key, plain(err))}
+			return &StorageError{fmt.Errorf("reading %s: %w", key, said(err))}
 		}
 		return nil
 	})
 	return known.object(), err
+}
+
+// LookInto is Look for an object that may be encrypted, and says what it holds, too, where the seal can open it. In the same words: what
+// is not as it was stored may be an error of either.
+func (b *Bucket) LookInto(ctx context.Context, key string, seal *Seal) (stored, plain Object, err error) {
+	if seal == nil || !seal.Opens() {
+		stored, err = b.Look(ctx, key)
+		return stored, Object{}, err
+	}
+	outside, inside := newSums(), newSums()
+	err = b.Read(ctx, key, func(r io.Reader) error {
+		all := io.TeeReader(r, outside)
+		opened, err := seal.Decrypt(all)
+		if err == nil {
+			_, err = io.Copy(inside, opened)
+		}
+		if _, rest := io.Copy(io.Discard, all); rest != nil {
+			return &StorageError{fmt.Errorf("reading %s: %w", key, said(rest))}
+		}
+		return err
+	})
+	return outside.object(), inside.object(), err
 }
 
 // Keys are the keys of all objects below a prefix.
@@ -184,7 +206,7 @@ func (b *Bucket) Keys(ctx context.Context, prefix string) ([]string, error) {
 		case errors.Is(err, io.EOF):
 			return keys, nil
 		case err != nil:
-			return nil, &StorageError{fmt.Errorf("listing what is stored below %s: %w", prefix, plain(err))}
+			return nil, &StorageError{fmt.Errorf("listing what is stored below %s: %w", prefix, said(err))}
 		case !object.IsDir:
 			keys = append(keys, object.Key)
 		}
@@ -202,7 +224,7 @@ func (b *Bucket) Delete(ctx context.Context, prefix, but string) error {
 			continue
 		}
 		if err := b.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-			return &StorageError{fmt.Errorf("deleting %s: %w", key, plain(err))}
+			return &StorageError{fmt.Errorf("deleting %s: %w", key, said(err))}
 		}
 	}
 	return nil

@@ -111,7 +111,7 @@ person, 5 it still went on when --timeout was over, 130 interrupted.`,
 	})
 	a.addFlags(root)
 	root.AddCommand(
-		newClusterCommand(a), newMachineCommand(a), newUpgradeCommand(a), newNodeCommand(a), newOperationCommand(a),
+		newClusterCommand(a), newMachineCommand(a), newUpgradeCommand(a), newNodeCommand(a), newOperationCommand(a), newSnapshotCommand(a),
 		newAuditCommand(a), newWhoamiCommand(a), newVersionCommand(a),
 	)
 	if !plugin {

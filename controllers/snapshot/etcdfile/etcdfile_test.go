@@ -120,16 +120,16 @@ func TestCaseI3DamagedSnapshots(t *testing.T) {
 		data []byte
 		says string
 	}{
-		"nothing":               {nil, "it is empty"},
-		"cut in a page":         {whole[:len(whole)/2+7], "does not end with a SHA-256"},
-		"cut before the sum":    {db, "does not end with a SHA-256"},
-		"cut by pages":          {append(bytes.Clone(db[:8192]), whole[len(whole)-32:]...), "not what the SHA-256"},
-		"a byte is another":     {changed, "not what the SHA-256"},
-		"the sum is another":    {otherSum, "not what the SHA-256"},
-		"no database":           {snapshot(bytes.Repeat([]byte("x"), 4096)), "does not begin like a database"},
-		"no root":               {snapshot(meta), "says where its root is"},
-		"no key":                {snapshot(database(t, 0, 0)), "holds no key"},
-		"only its first pages":  {snapshot(db[:8192]), "no bucket with the keys"},
+		"nothing":                {nil, "it is empty"},
+		"cut in a page":          {whole[:len(whole)/2+7], "does not end with a SHA-256"},
+		"cut before the sum":     {db, "does not end with a SHA-256"},
+		"cut by pages":           {append(bytes.Clone(db[:8192]), whole[len(whole)-32:]...), "not what the SHA-256"},
+		"a byte is another":      {changed, "not what the SHA-256"},
+		"the sum is another":     {otherSum, "not what the SHA-256"},
+		"no database":            {snapshot(bytes.Repeat([]byte("x"), 4096)), "does not begin like a database"},
+		"no root":                {snapshot(meta), "says where its root is"},
+		"no key":                 {snapshot(database(t, 0, 0)), "holds no key"},
+		"only its first pages":   {snapshot(db[:8192]), "no bucket with the keys"},
 		"less than a page of it": {snapshot(db[:512]), "says where its root is"},
 	} {
 		t.Run(name, func(t *testing.T) {

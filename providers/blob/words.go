@@ -16,20 +16,20 @@ var (
 	blanks     = regexp.MustCompile(`\s+`)
 )
 
-// plainError is an error in words that are the same for the same fault, and that tell no secret.
-type plainError struct {
+// saidError is an error in words that are the same for the same fault, and that tell no secret.
+type saidError struct {
 	cause error
 	words string
 }
 
 // Error implements error.
-func (e *plainError) Error() string { return e.words }
+func (e *saidError) Error() string { return e.words }
 
 // Unwrap is the cause.
-func (e *plainError) Unwrap() error { return e.cause }
+func (e *saidError) Unwrap() error { return e.cause }
 
-// plain says an error of a client of a cloud in words for people.
-func plain(err error) error {
+// said says an error of a client of a cloud in words for people.
+func said(err error) error {
 	words := err.Error()
 	words = queries.ReplaceAllString(words, "")
 	words = requestIDs.ReplaceAllString(words, "")
@@ -40,5 +40,5 @@ func plain(err error) error {
 	case gcerrors.PermissionDenied:
 		words = fmt.Sprintf("the storage does not allow it: %s", words)
 	}
-	return &plainError{cause: err, words: words}
+	return &saidError{cause: err, words: words}
 }

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kind
+
+import (
+	"context"
+	"errors"
+
+	"ichor.maesh.dev/hub/providers/guard"
+	"ichor.maesh.dev/hub/providers/target"
+)
+
+// Snapshots stores snapshots of etcd for operations.
+type Snapshots interface {
+	// Take stores a snapshot of the target's etcd under a name, and returns once it is stored and its hash is proved. One that is stored
+	// under that name already is left as it is: repeating the call is harmless. g is asked before anything is changed or stored.
+	Take(ctx context.Context, t target.Target, g guard.Func, name string) error
+}
+
+// ErrNotStored means that a snapshot is not stored, and that trying once more does not help.
+var ErrNotStored = errors.New("no snapshot of etcd is stored")
