@@ -119,7 +119,7 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 	s.plan, s.refusals = s.executor.Plan(s.planFacts(r.Clock.Now()))
 	s.stages = s.plan.Stages
 	s.kind = kind.Scope{
-		Owner:    s.key.String(),
+		Owner: s.key.String(), OperationID: lock.OperationID(s.op),
 		Spec:     s.op.Spec,
 		Target:   s.target(),
 		Cluster:  s.Target(),

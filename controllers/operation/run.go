@@ -268,15 +268,17 @@ func (s *scope) unit(name string) v1alpha1.UnitStatus {
 
 // put writes a unit into status.
 func (s *scope) put(unit v1alpha1.UnitStatus) {
+	for _, list := range []*[]v1alpha1.UnitStatus{&s.op.Status.Machines, &s.op.Status.Units} {
+		for i := range *list {
+			if (*list)[i].Name == unit.Name {
+				(*list)[i] = unit
+				return
+			}
+		}
+	}
 	list := &s.op.Status.Machines
 	if slices.ContainsFunc(s.stages, func(stage plan.Stage) bool { return stage.Whole && stage.Name == unit.Name }) {
 		list = &s.op.Status.Units
-	}
-	for i := range *list {
-		if (*list)[i].Name == unit.Name {
-			(*list)[i] = unit
-			return
-		}
 	}
 	*list = append(*list, unit)
 }

@@ -45,6 +45,7 @@ import (
 	"ichor.maesh.dev/hub/hub/scheme"
 	"ichor.maesh.dev/hub/providers/kube"
 	kubefake "ichor.maesh.dev/hub/providers/kube/fake"
+	"ichor.maesh.dev/hub/providers/script"
 	"ichor.maesh.dev/hub/providers/talos"
 	talosfake "ichor.maesh.dev/hub/providers/talos/fake"
 	"ichor.maesh.dev/hub/test/framework"
@@ -84,6 +85,7 @@ type fleet struct {
 	namespace string
 	talos     *talosfake.Talos
 	kube      *kubefake.Kube
+	snapshots *snapshots
 	addresses map[string]string // By node name.
 	executors map[v1alpha1.OperationKind]kind.Executor
 	deadlines map[v1alpha1.OperationStep]time.Duration
@@ -122,9 +124,9 @@ func (l *flakyLease) Get(ctx context.Context, key client.ObjectKey, object clien
 
 // newFleet makes a target "c" with machines "c-<node>", all of them running oldVersion. cp1 leads etcd.
 func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
-	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), addresses: map[string]string{}}
+	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), snapshots: &snapshots{Script: script.New()}, addresses: map[string]string{}}
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{
-		v1alpha1.TalosKind: talosupgrade.New(f.talos, f.kube, "factory.example"),
+		v1alpha1.TalosKind: talosupgrade.New(f.talos, f.kube, "factory.example", f.snapshots),
 		v1alpha1.NodeKind:  node.New(f.talos, f.kube),
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}

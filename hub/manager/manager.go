@@ -211,7 +211,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		Locks: &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}},
 		Executors: map[v1alpha1.OperationKind]kind.Executor{
-			v1alpha1.TalosKind: talosupgrade.New(talosPool, kubePool, o.ImageFactory),
+			v1alpha1.TalosKind: talosupgrade.New(talosPool, kubePool, o.ImageFactory, snapshotsFor(mgr, v1alpha1.SnapshotUpgrade)),
 			v1alpha1.NodeKind:  node.New(talosPool, kubePool),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},

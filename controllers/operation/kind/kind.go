@@ -63,6 +63,9 @@ type Scope struct {
 	// Cluster names the target for the adapters.
 	Cluster target.Target
 
+	// OperationID is the operation's identity; names are used again.
+	OperationID string
+
 	// Machines counts the machines of the target.
 	Machines int
 
