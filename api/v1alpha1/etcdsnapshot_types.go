@@ -2,10 +2,7 @@
 
 package v1alpha1
 
-import (
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // SnapshotReason says why a snapshot is taken.
 // +kubebuilder:validation:Enum=Manual;Scheduled;Upgrade;Shutdown
@@ -298,11 +295,8 @@ func (s *EtcdSnapshot) SetConditions(conditions []metav1.Condition) {
 	s.Status.Conditions = conditions
 }
 
-// Good says whether the snapshot is one to restore from, as far as is known.
-func (s *EtcdSnapshot) Good() bool {
-	return s.Spec.Contents != nil && s.DeletionTimestamp.IsZero() &&
-		!meta.IsStatusConditionFalse(s.Status.Conditions, SnapshotReadyCondition)
-}
+// Good says whether the snapshot is one to restore from: it has been read back, and nobody deletes it.
+func (s *EtcdSnapshot) Good() bool { return s.Spec.Contents != nil && s.DeletionTimestamp.IsZero() }
 
 // Retained says whether the stored snapshot stays when the object is deleted.
 func (s *EtcdSnapshot) Retained() bool { return s.Spec.DeletionPolicy == SnapshotRetain }

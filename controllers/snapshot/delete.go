@@ -34,7 +34,7 @@ func (r *Reconciler) delete(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot
 		return ctrl.Result{}, r.release(ctx, snapshot)
 	}
 	if !r.deleting(snapshot) {
-		return ctrl.Result{}, r.beginDelete(ctx, snapshot)
+		return ctrl.Result{}, ignoreRaces(r.beginDelete(ctx, snapshot))
 	}
 	if ended := r.work.collect(key); ended != nil && ended.cleaned {
 		if ended.err == nil {
@@ -46,7 +46,7 @@ func (r *Reconciler) delete(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	asked, at := snapshot.DeepCopy(), placeOf(snapshot, facts)
-	r.work.start(key, func(ctx context.Context) done { return done{err: r.camera().clean(ctx, asked, at), cleaned: true} })
+	r.work.start(key, func(ctx context.Context) done { return done{err: r.camera().clean(ctx, asked, at, ""), cleaned: true} })
 	return ctrl.Result{}, nil
 }
 
@@ -57,7 +57,7 @@ func (r *Reconciler) failDelete(ctx context.Context, snapshot *v1alpha1.EtcdSnap
 	help := "; to leave it there: ichor snapshot delete " + snapshot.Name + " --retain"
 	set(snapshot, metav1.ConditionFalse, v1alpha1.SnapshotDeletingReason, clip("what is stored cannot be deleted: "+err.Error(), messageLimit-len(help))+help)
 	result := r.later(snapshot)
-	return result, r.writeStatus(ctx, before, snapshot)
+	return result, ignoreRaces(r.writeStatus(ctx, before, snapshot))
 }
 
 // deleting says whether it is known already that a snapshot is being deleted.
@@ -135,8 +135,8 @@ func placeOf(snapshot *v1alpha1.EtcdSnapshot, facts targets.Facts) place {
 	return place{}
 }
 
-// clean deletes all that is stored of a snapshot.
-func (c camera) clean(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, at place) error {
+// clean deletes all that is stored of a snapshot but one object, which may be none.
+func (c camera) clean(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, at place, but string) error {
 	if at == (place{}) {
 		return nil
 	}
@@ -147,5 +147,5 @@ func (c camera) clean(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, at p
 		return err
 	}
 	defer bucket.Close() //nolint:errcheck // Nothing was written.
-	return bucket.Delete(ctx, at.directory, "")
+	return bucket.Delete(ctx, at.directory, but)
 }

@@ -122,12 +122,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if changed, err := r.belong(ctx, snapshot, facts); changed || err != nil {
 		return ctrl.Result{}, ignoreRaces(err)
 	}
-	before := snapshot.DeepCopy()
-	result, err := r.goOn(ctx, snapshot, facts)
-	if err != nil {
-		return ctrl.Result{}, ignoreRaces(err)
+	if ended := r.work.collect(req.NamespacedName); ended != nil && !ended.tidied {
+		return r.record(ctx, req.NamespacedName, *ended)
 	}
-	return result, r.writeStatus(ctx, before, snapshot)
+	before := snapshot.DeepCopy()
+	result := r.goOn(snapshot, facts)
+	return result, ignoreRaces(r.writeStatus(ctx, before, snapshot))
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
@@ -155,18 +155,15 @@ func (r *Reconciler) belong(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot
 }
 
 // goOn takes the snapshot, or goes on with that.
-func (r *Reconciler) goOn(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, facts targets.Facts) (ctrl.Result, error) {
+func (r *Reconciler) goOn(snapshot *v1alpha1.EtcdSnapshot, facts targets.Facts) ctrl.Result {
 	key := client.ObjectKeyFromObject(snapshot)
 	if snapshot.Spec.Contents != nil {
-		r.forget(key)
+		r.retryAt.forget(key)
 		set(snapshot, metav1.ConditionTrue, v1alpha1.SnapshotReadyReason, "")
-		return ctrl.Result{}, nil
-	}
-	if ended := r.work.collect(key); ended != nil {
-		return r.record(ctx, snapshot, *ended)
+		return ctrl.Result{}
 	}
 	if wait := r.retryAt.until(key, r.Clock.Now()); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
+		return ctrl.Result{RequeueAfter: wait}
 	}
 	asked := snapshot.DeepCopy()
 	waits := r.work.start(key, func(ctx context.Context) done {
@@ -180,38 +177,68 @@ func (r *Reconciler) goOn(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, 
 	default:
 		set(snapshot, metav1.ConditionUnknown, v1alpha1.SnapshotTakingReason, "it is being taken")
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{}
 }
 
-// record writes down how an attempt ended.
-func (r *Reconciler) record(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, ended done) (ctrl.Result, error) {
-	key := client.ObjectKeyFromObject(snapshot)
-	if ended.err != nil {
-		return r.fail(ctx, snapshot, ended.err), nil
+// record writes down how an attempt ended, on what is there now: the cache may be behind our own last write, and another hub may have been
+// faster. What could not be written is written once more.
+func (r *Reconciler) record(ctx context.Context, key client.ObjectKey, ended done) (ctrl.Result, error) {
+	snapshot := &v1alpha1.EtcdSnapshot{}
+	err := r.APIReader.Get(ctx, key, snapshot)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && !snapshot.DeletionTimestamp.IsZero():
+		return ctrl.Result{RequeueAfter: time.Millisecond}, nil // What was stored goes with it.
+	case err != nil:
+		r.work.restore(key, ended)
+		return ctrl.Result{}, fmt.Errorf("reading EtcdSnapshot %s: %w", key, err)
 	}
-	patched := snapshot.DeepCopy()
-	patched.Spec.Contents = ended.contents
-	if err := r.Client.Patch(ctx, patched, client.MergeFromWithOptions(snapshot, client.MergeFromWithOptimisticLock{})); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // Somebody else has taken it, or changed it: what was stored now goes with the next attempt.
-			return ctrl.Result{RequeueAfter: time.Second}, nil
-		}
-		return ctrl.Result{}, fmt.Errorf("writing the facts of EtcdSnapshot %s: %w", key, err)
+	before := snapshot.DeepCopy()
+	result := ctrl.Result{}
+	switch {
+	case snapshot.Spec.Contents != nil: // Another hub's attempt came first.
+	case ended.err != nil:
+		result = r.fail(ctx, snapshot, ended.err)
+	default:
+		err = r.commit(ctx, snapshot, ended.contents)
+	}
+	if err == nil && snapshot.Spec.Contents != nil {
+		r.forget(key)
+		r.tidy(snapshot)
+		set(snapshot, metav1.ConditionTrue, v1alpha1.SnapshotReadyReason, "")
+	}
+	if err == nil {
+		err = r.writeStatus(ctx, before, snapshot)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		r.work.restore(key, ended)
+		return ctrl.Result{}, err
+	}
+	return result, nil
+}
+
+// tidy deletes what attempts have left in the storage beside the snapshot. Where that fails, it goes with the snapshot.
+func (r *Reconciler) tidy(snapshot *v1alpha1.EtcdSnapshot) {
+	committed := snapshot.DeepCopy()
+	r.work.start(client.ObjectKeyFromObject(snapshot), func(ctx context.Context) done {
+		at := placeOf(committed, targets.Facts{})
+		return done{tidied: true, err: r.camera().clean(ctx, committed, at, committed.Spec.Contents.Location.Key)}
+	})
+}
+
+// commit writes the facts into the spec. That is what makes it a snapshot.
+func (r *Reconciler) commit(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, contents *v1alpha1.SnapshotContents) error {
+	base := snapshot.DeepCopy()
+	snapshot.Spec.Contents = contents
+	if err := r.Client.Patch(ctx, snapshot, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing the facts of EtcdSnapshot %s: %w", client.ObjectKeyFromObject(base), err)
 	}
 	taken.WithLabelValues(string(snapshot.Spec.Reason), "succeeded").Inc()
-	log.FromContext(ctx).Info("etcd snapshot is stored", "cluster", snapshot.Spec.ClusterName, "bytes", ended.contents.SizeBytes, "revision", ended.contents.Revision)
-	status := snapshot.Status
-	*snapshot = *patched
-	snapshot.Status = status
-	r.forget(key)
-	set(snapshot, metav1.ConditionTrue, v1alpha1.SnapshotReadyReason, "")
-	return ctrl.Result{}, nil
+	log.FromContext(ctx).Info("etcd snapshot is stored", "cluster", snapshot.Spec.ClusterName, "bytes", contents.SizeBytes, "revision", contents.Revision)
+	return nil
 }
 
 // fail says why an attempt failed, and when the next one begins.
 func (r *Reconciler) fail(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, err error) ctrl.Result {
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return ctrl.Result{}
-	}
 	reason := v1alpha1.InternalErrorReason
 	var known *Trouble
 	if errors.As(err, &known) {
@@ -238,8 +265,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, before, snapshot *v1alpha1
 	}
 	base := snapshot.DeepCopy()
 	base.Status = before.Status
-	if err := r.Client.Status().Patch(ctx, snapshot, client.MergeFrom(base)); err != nil {
-		return ignoreRaces(fmt.Errorf("writing status of EtcdSnapshot %s: %w", client.ObjectKeyFromObject(snapshot), err))
+	// Of two hubs for a moment, the one that knows less must not have the last word.
+	if err := r.Client.Status().Patch(ctx, snapshot, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing status of EtcdSnapshot %s: %w", client.ObjectKeyFromObject(snapshot), err)
 	}
 	return nil
 }

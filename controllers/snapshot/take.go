@@ -81,8 +81,8 @@ type shot struct {
 	reader   talos.Reader
 }
 
-// take takes a snapshot, stores it and reads it back. What an earlier attempt left in the storage goes first. It asks etcd and Talos only
-// what changes nothing.
+// take takes a snapshot, stores it under a name of its own and reads it back. What other attempts have left stays where it is: one of them may
+// be what another hub has just written down. It asks etcd and Talos only what changes nothing.
 func (c camera) take(ctx context.Context, facts targets.Facts, snapshot *v1alpha1.EtcdSnapshot) (*v1alpha1.SnapshotContents, error) {
 	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
 	defer cancel()
@@ -107,9 +107,6 @@ func (c camera) take(ctx context.Context, facts targets.Facts, snapshot *v1alpha
 	member, err := s.choose(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if err := bucket.Delete(ctx, directory(snapshot), ""); err != nil {
-		return nil, storageTrouble(err)
 	}
 	return s.from(ctx, member, bucket)
 }
@@ -250,7 +247,7 @@ func (s shot) from(ctx context.Context, m member, bucket *blob.Bucket) (*v1alpha
 		return nil, err
 	}
 	if err := s.readBack(ctx, bucket, contents.Location.Key, object, facts); err != nil {
-		return nil, errors.Join(err, bucket.Delete(ctx, directory(s.snapshot), ""))
+		return nil, errors.Join(err, bucket.Delete(ctx, contents.Location.Key, ""))
 	}
 	contents.SizeBytes, contents.Hash, contents.Revision = facts.Size, facts.Hash, facts.Revision
 	contents.Location.SizeBytes, contents.Location.Hash = object.Size, object.Hash

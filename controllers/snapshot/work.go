@@ -22,6 +22,9 @@ type done struct {
 
 	// cleaned says that it was to delete what is stored.
 	cleaned bool
+
+	// tidied says that it was to delete what attempts have left.
+	tidied bool
 }
 
 // piece is work for one snapshot.
@@ -107,6 +110,15 @@ func (w *work) collect(key types.NamespacedName) *done {
 	}
 	delete(w.pieces, key)
 	return have.ended
+}
+
+// restore gives back what was collected and could not be made use of.
+func (w *work) restore(key types.NamespacedName, ended done) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pieces[key] == nil {
+		w.pieces[key] = &piece{cancel: func() {}, began: true, ended: &ended}
+	}
 }
 
 // stop ends the work for a snapshot. Nobody hears how it ended.

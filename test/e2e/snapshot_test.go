@@ -57,14 +57,15 @@ func files(dir string) []string {
 	GinkgoHelper()
 	var found []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if os.IsNotExist(err) {
+			return nil // It went meanwhile, or has never been.
+		}
 		if err == nil && !entry.IsDir() {
 			found = append(found, strings.TrimPrefix(path, dir+"/"))
 		}
 		return err
 	})
-	if !os.IsNotExist(err) {
-		Expect(err).NotTo(HaveOccurred())
-	}
+	Expect(err).NotTo(HaveOccurred())
 	return found
 }
 
@@ -146,7 +147,7 @@ var _ = Describe("Snapshots of etcd", func() {
 		Expect(w.StartHub(ctx)).To(Succeed())
 		Eventually(func() *v1alpha1.SnapshotContents { return w.snapshot(ctx, "cut").Spec.Contents }).WithContext(ctx).ShouldNot(BeNil())
 		snapshot := w.snapshot(ctx, "cut")
-		Expect(files(w.snapshotDir())).To(Equal([]string{snapshot.Spec.Contents.Location.Key}), "what the dead hub left is gone")
+		Eventually(func() []string { return files(w.snapshotDir()) }).WithContext(ctx).Should(Equal([]string{snapshot.Spec.Contents.Location.Key}), "what the dead hub left is gone")
 		Eventually(func() metav1.Condition { return condition(w.snapshot(ctx, "cut")) }).WithContext(ctx).Should(HaveField("Status", metav1.ConditionTrue))
 	}, SpecTimeout(2*time.Minute))
 

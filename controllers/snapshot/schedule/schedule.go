@@ -180,12 +180,12 @@ func Excess(now time.Time, keep int32, snapshots []v1alpha1.EtcdSnapshot) []*v1a
 	excess := slices.Clone(kept[min(len(kept), int(keep)):])
 	for i := range snapshots {
 		snapshot := &snapshots[i]
-		from := snapshot.CreationTimestamp
-		if snapshot.Spec.Contents != nil {
-			from = snapshot.Spec.Contents.TakenTime
+		asked := snapshot.Spec.ScheduledTime
+		if asked.IsZero() {
+			asked = snapshot.CreationTimestamp
 		}
-		late := from.Add(patience).Before(now) && from.Time.Before(last.Spec.Contents.TakenTime.Time)
-		if automatic(snapshot) && !snapshot.Good() && snapshot.DeletionTimestamp.IsZero() && late {
+		late := asked.Add(patience).Before(now) && asked.Time.Before(last.Spec.Contents.TakenTime.Time)
+		if automatic(snapshot) && snapshot.Spec.Contents == nil && snapshot.DeletionTimestamp.IsZero() && late {
 			excess = append(excess, snapshot)
 		}
 	}
