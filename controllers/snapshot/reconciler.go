@@ -240,7 +240,7 @@ func (r *Reconciler) commit(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot
 // fail says why an attempt failed, and when the next one begins.
 func (r *Reconciler) fail(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, err error) ctrl.Result {
 	reason := v1alpha1.InternalErrorReason
-	var known *Trouble
+	var known *AttemptError
 	if errors.As(err, &known) {
 		reason = known.Reason
 	}

@@ -192,14 +192,6 @@ func (l *lying) GetObject(bucket, name string, part *gofakes3.ObjectRangeRequest
 	return object, nil
 }
 
-func (w *world) files() []string {
-	found, err := filepath.Glob(filepath.Join(w.dir, "*", "*", "*", "*"))
-	if err != nil {
-		return nil
-	}
-	return found
-}
-
 var _ = Describe("A snapshot that is deleted", func() {
 	It("takes what is stored with it", func(ctx SpecContext) {
 		w := newWorld(ctx)

@@ -38,21 +38,21 @@ const (
 	takeTimeout = time.Hour
 )
 
-// Trouble is why an attempt failed, with the reason of condition Ready.
-type Trouble struct {
+// AttemptError is why an attempt failed, with the reason of condition Ready.
+type AttemptError struct {
 	Reason string
 	cause  error
 }
 
 // Error implements error.
-func (t *Trouble) Error() string { return t.cause.Error() }
+func (e *AttemptError) Error() string { return e.cause.Error() }
 
 // Unwrap is the cause.
-func (t *Trouble) Unwrap() error { return t.cause }
+func (e *AttemptError) Unwrap() error { return e.cause }
 
 // trouble says an error as one with a reason.
 func trouble(reason, format string, args ...any) error {
-	return &Trouble{Reason: reason, cause: fmt.Errorf(format, args...)}
+	return &AttemptError{Reason: reason, cause: fmt.Errorf(format, args...)}
 }
 
 // Storage opens buckets.
@@ -278,7 +278,7 @@ func (s shot) about(ctx context.Context, m member) (*v1alpha1.SnapshotContents, 
 		return nil, trouble(v1alpha1.SnapshotEtcdReason, "%s: %w", m.machine.Name, err)
 	}
 	contents := &v1alpha1.SnapshotContents{
-		Machine: m.machine.Name, Members: int32(min(len(m.etcd.Members), maxMembers)), EtcdVersion: m.etcd.Version, //nolint:gosec // It is bounded.
+		Machine: m.machine.Name, Members: int32(min(len(m.etcd.Members), maxMembers)), EtcdVersion: m.etcd.Version,
 		TalosVersion: machine.Version, KubernetesVersion: s.facts.Cluster.Status.KubernetesVersion, Keys: keys,
 		Location: v1alpha1.SnapshotLocation{BucketURL: s.backup.BucketURL, CredentialsSecretName: s.backup.CredentialsSecretName},
 	}

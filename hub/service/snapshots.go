@@ -224,7 +224,7 @@ func (s *Service) DeleteSnapshot(ctx context.Context, snapshot *v1alpha1.EtcdSna
 			return false, fmt.Errorf("retaining what is stored of snapshot %s: %w", key, err)
 		}
 	}
-	if err := s.Client.Delete(ctx, snapshot, client.Preconditions{UID: &snapshot.UID}); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(s.Client.Delete(ctx, snapshot, client.Preconditions{UID: &snapshot.UID})); err != nil {
 		return false, fmt.Errorf("deleting snapshot %s: %w", key, err)
 	}
 	err = s.Client.Get(ctx, key, &v1alpha1.EtcdSnapshot{})

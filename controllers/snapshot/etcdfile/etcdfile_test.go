@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"path/filepath"
 	"testing"
@@ -154,7 +153,7 @@ func FuzzChecker(f *testing.F) {
 		}
 		facts, err := check(t, bytes.NewReader(snapshot(data)))
 		if err == nil && facts.Revision < 1 {
-			t.Fatal(fmt.Sprintf("revision %d", facts.Revision))
+			t.Fatalf("revision %d", facts.Revision)
 		}
 	})
 }

@@ -184,7 +184,7 @@ func (p *pages) read(id uint64, data []byte) {
 func element(data []byte, i int) (flags uint32, key, value []byte, ok bool) {
 	at := headerSize + i*elementSize
 	flags = order.Uint32(data[at:])
-	from := uint64(at) + uint64(order.Uint32(data[at+4:])) //nolint:gosec // The offset of an element is never negative.
+	from := uint64(at) + uint64(order.Uint32(data[at+4:]))
 	middle := from + uint64(order.Uint32(data[at+8:]))
 	to := middle + uint64(order.Uint32(data[at+12:]))
 	if to > uint64(len(data)) {
@@ -217,7 +217,7 @@ func lastRevision(data []byte, count int) (int64, bool) {
 	if !ok || flags&bucketFlag != 0 || len(key) != 17 && len(key) != 18 || key[8] != '_' {
 		return 0, false
 	}
-	return int64(binary.BigEndian.Uint64(key)), true //nolint:gosec // A revision is written as it is.
+	return int64(binary.BigEndian.Uint64(key)), true
 }
 
 // revision is that of the last key.

@@ -90,7 +90,7 @@ func (s *Schedule) delay(now time.Time) time.Duration {
 	if within <= 0 {
 		return 0
 	}
-	return time.Duration(s.hash % uint64(within)).Truncate(time.Second) //nolint:gosec // It is positive.
+	return time.Duration(s.hash % uint64(within)).Truncate(time.Second)
 }
 
 // Run is what the schedule asks for at a time.

@@ -42,7 +42,7 @@ func (c *Cluster) Snapshot(id uint64) (data []byte, revision int64, err error) {
 		return nil, 0, fmt.Errorf("make a snapshot: %w", err)
 	}
 	sum := sha256.Sum256(data)
-	return append(data, sum[:]...), int64(index), nil //nolint:gosec // It counts from 1000.
+	return append(data, sum[:]...), int64(index), nil
 }
 
 func database(index, term uint64, members []Member) (data []byte, err error) {
@@ -90,7 +90,7 @@ func fill(store backend.Backend, index, term uint64) error {
 		revision := index - keysOfSnapshot + 1 + i
 		kv := mvccpb.KeyValue{
 			Key: fmt.Appendf(nil, "/registry/configmaps/default/config-%03d", i), Value: bytes.Repeat([]byte{'v'}, 100),
-			CreateRevision: int64(revision), ModRevision: int64(revision), Version: 1, //nolint:gosec // As above.
+			CreateRevision: int64(revision), ModRevision: int64(revision), Version: 1,
 		}
 		value, err := kv.Marshal()
 		if err != nil {

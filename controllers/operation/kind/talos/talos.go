@@ -72,23 +72,12 @@ func installed(steps []kind.Step) []kind.Step {
 	return steps
 }
 
-// Observe implements kind.Executor. A snapshot is of the whole cluster, and whether it is stored is what its call answers.
-func (e *Executor) Observe(ctx context.Context, scope kind.Scope, unit kind.Unit) kind.Observation {
-	if unit.Status.Stage == talosplan.SnapshotStage {
-		return kind.Observation{}
-	}
-	return e.Sequence.Observe(ctx, scope, unit)
-}
-
 // Next implements kind.Executor.
 func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	if ofSnapshot(unit) {
+		return nextSnapshot(unit)
+	}
 	switch step := unit.Status.Step; {
-	case unit.Status.Stage == talosplan.SnapshotStage && step == "":
-		return kind.Action{Verdict: kind.Call, Step: v1alpha1.SnapshottingStep}
-	case step == v1alpha1.SnapshottingStep && unit.Failed():
-		return kind.FailStep(unit, "")
-	case step == v1alpha1.SnapshottingStep:
-		return kind.Action{Verdict: kind.Done}
 	case step == "":
 		return e.begin(scope, unit, seen)
 	case step == v1alpha1.PullingStep && !unit.Failed() && unit.Status.Stage == talosplan.UpgradeStage:
@@ -205,16 +194,15 @@ func proof(scope kind.Scope) reboot.Proof {
 // Settle implements kind.Executor: an installed system is on the way to the next boot, so only completion is safe. A machine that is upgraded
 // by one call has nothing installed before that call.
 func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	if ofSnapshot(unit) {
+		return settleSnapshot(unit)
+	}
 	switch step := unit.Status.Step; {
-	case unit.Status.Stage == talosplan.SnapshotStage && (step == "" || !unit.Status.FailureTime.IsZero()):
-		return kind.Action{Verdict: kind.Park}
 	case !unit.Status.FailureTime.IsZero():
 		return reboot.GiveUp(scope, unit, seen)
 	case step == "", step == v1alpha1.PullingStep && unit.Status.Stage == talosplan.UpgradeStage:
 		return reboot.GiveUp(scope, unit, seen) // Before a retry, the machine may have been further.
-	case step == v1alpha1.SnapshottingStep && unit.Status.Outcome != nil && !unit.Failed():
-		return kind.Action{Verdict: kind.Done}
-	case step == v1alpha1.PullingStep, step == v1alpha1.SnapshottingStep:
+	case step == v1alpha1.PullingStep:
 		return kind.Action{Verdict: kind.Park}
 	case step == v1alpha1.InstallingStep && unit.Failed() && !unit.FailedForGood():
 		return kind.Action{Verdict: kind.Call, Step: step} // Nobody knows what it wrote: written once more, that is known.
