@@ -26,6 +26,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/snapshot/etcdfile"
+	"ichor.maesh.dev/hub/test/invariant"
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
 )
@@ -218,6 +219,23 @@ var _ = Describe("Snapshots of etcd", func() {
 			}
 			return list.Contents, nil
 		}).WithContext(ctx).Should(BeEmpty())
+	}, SpecTimeout(2*time.Minute))
+
+	It("are taken before an upgrade goes on", func(ctx SpecContext) {
+		w := install(ctx, one)
+		w.backUp(ctx, "one", v1alpha1.EtcdBackupSpec{BucketURL: "file://" + w.snapshotDir()})
+		Eventually(func() string { return w.ichor(ctx, 0, "operation", "plan", "talos", "v1.14.1", "--cluster", "one").Out }).WithContext(ctx).Should(ContainSubstring("Snapshot"))
+		w.ichor(ctx, 0, "upgrade", "talos", "v1.14.1", "--cluster", "one", "--follow", "--yes")
+		op, err := w.operation(ctx, "one")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(op.Status.CompletedStages).To(Equal([]string{"Pull", "Snapshot", "Upgrade"}))
+		snapshot := w.snapshot(ctx, op.Name+"-"+op.Annotations[v1alpha1.OperationIDAnnotation][:8])
+		Expect(snapshot.Spec.Reason).To(Equal(v1alpha1.SnapshotUpgrade))
+		Expect(snapshot.Spec.Contents.TalosVersion).To(Equal("v1.13.6"))
+		taken := w.Fleet.Journal().Entries(journal.Filter{Method: snapshotMethod})
+		installed := w.Fleet.Journal().Entries(journal.Filter{Method: invariant.InstallMethod})
+		Expect(taken).To(HaveLen(1))
+		Expect(taken[0].Sequence).To(BeNumerically("<", installed[0].Sequence), "before anything is installed")
 	}, SpecTimeout(2*time.Minute))
 
 	It("are taken by the schedule, and only so many are kept", func(ctx SpecContext) {

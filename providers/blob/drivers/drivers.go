@@ -6,12 +6,11 @@
 package drivers
 
 import (
+	"bytes"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -20,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/middleware"
 	cloud "gocloud.dev/blob"
 	"gocloud.dev/blob/azureblob"
 	"gocloud.dev/blob/gcsblob"
@@ -74,11 +74,29 @@ func (d s3Driver) Open(ctx context.Context, u *url.URL, secret map[string][]byte
 	client := s3.NewFromConfig(loaded, func(o *s3.Options) {
 		o.UsePathStyle = u.Query().Get("use_path_style") == "true"
 		if endpoint := u.Query().Get("endpoint"); endpoint != "" {
-			o.BaseEndpoint = &endpoint
+			o.BaseEndpoint, o.RequestChecksumCalculation = &endpoint, aws.RequestChecksumCalculationWhenRequired
+			o.APIOptions = append(o.APIOptions, withoutChecksums)
 		}
 	})
-	// Many servers that speak S3 know no checksums in trailers.
-	return s3blob.OpenBucket(ctx, client, u.Host, &s3blob.Options{RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired})
+	return s3blob.OpenBucket(ctx, client, u.Host, nil)
+}
+
+// withoutChecksums leaves out the checksums that uploads have behind their data. AWS wants them in buckets with object locks; some other
+// servers store them as if they were data. What is stored is read back in any case.
+func withoutChecksums(stack *middleware.Stack) error {
+	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("WithoutChecksums", func(
+		ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler,
+	) (middleware.InitializeOutput, middleware.Metadata, error) {
+		switch request := in.Parameters.(type) {
+		case *s3.PutObjectInput:
+			request.ChecksumAlgorithm = ""
+		case *s3.CreateMultipartUploadInput:
+			request.ChecksumAlgorithm = ""
+		case *s3.UploadPartInput:
+			request.ChecksumAlgorithm = ""
+		}
+		return next.HandleInitialize(ctx, in)
+	}), middleware.Before)
 }
 
 func (d s3Driver) options(u *url.URL, secret map[string][]byte) ([]func(*config.LoadOptions) error, error) {
@@ -97,31 +115,12 @@ func (d s3Driver) options(u *url.URL, secret map[string][]byte) ([]func(*config.
 		return nil, errNoCredentials
 	}
 	if roots := secret[certificates]; len(roots) > 0 {
-		client, err := trusting(roots)
-		if err != nil {
-			return nil, err
+		if !x509.NewCertPool().AppendCertsFromPEM(roots) {
+			return nil, fmt.Errorf("%s of the Secret with credentials holds no certificate in PEM", certificates)
 		}
-		options = append(options, config.WithHTTPClient(client))
+		options = append(options, config.WithCustomCABundle(bytes.NewReader(roots)))
 	}
 	return options, nil
-}
-
-// trusting is a client that trusts some certificates beside those of the system.
-func trusting(roots []byte) (*http.Client, error) {
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-	if !pool.AppendCertsFromPEM(roots) {
-		return nil, fmt.Errorf("%s of the Secret with credentials holds no certificate in PEM", certificates)
-	}
-	transport, ok := http.DefaultTransport.(*http.Transport)
-	if !ok {
-		return nil, errors.New("the default transport is not one of HTTP")
-	}
-	transport = transport.Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	return &http.Client{Transport: transport}, nil
 }
 
 type gcsDriver struct{ ambient bool }
