@@ -23,6 +23,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&TalosCluster{}, &TalosClusterList{},
 		&TalosMachine{}, &TalosMachineList{},
 		&TalosOperation{}, &TalosOperationList{},
+		&EtcdSnapshot{}, &EtcdSnapshotList{},
 		&AuditEntry{}, &AuditEntryList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

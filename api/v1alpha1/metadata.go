@@ -7,6 +7,9 @@ const (
 	// TalosOperationFinalizer keeps an operation until it has settled, removed what it put on the target and released the lock.
 	TalosOperationFinalizer = "talosoperation.ichor.maesh.dev"
 
+	// EtcdSnapshotFinalizer keeps an EtcdSnapshot until what is stored of it is deleted.
+	EtcdSnapshotFinalizer = "etcdsnapshot.ichor.maesh.dev"
+
 	// UpgradeOrderLabel on a TalosMachine sorts it within its tier: by string, missing last, then by name.
 	UpgradeOrderLabel = "ichor.maesh.dev/upgrade-order"
 

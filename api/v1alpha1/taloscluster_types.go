@@ -150,25 +150,53 @@ type MaintenanceWindow struct {
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// EtcdBackupSpec is the schedule of stored etcd snapshots.
+// EtcdBackupSpec says where snapshots of etcd are stored, and when they are taken.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.schedule) || has(self.keep)",message="keep goes with schedule"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone goes with schedule only"
 type EtcdBackupSpec struct {
-	// schedule is a cron expression of five fields.
-	// +required
+	// schedule is a cron expression of five fields. Without it snapshots are taken when somebody asks, or before an operation.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Schedule string `json:"schedule,omitempty"`
 
-	// keep is how many snapshots are kept.
-	// +required
+	// timeZone is a name of the IANA database for schedule; by default UTC.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// keep is how many good snapshots are kept of those that the schedule or an operation asked for. Older ones are deleted, with what is
+	// stored; those that people asked for are not counted.
+	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Keep int32 `json:"keep,omitempty"`
 
-	// bucketURL is where the snapshots are stored, such as s3://bucket/prefix.
+	// bucketURL is where the snapshots are stored: s3://bucket/prefix?region=R, gs://bucket/prefix, azblob://container/prefix, or a directory
+	// of the hub such as file:///var/lib/ichor/snapshots.
 	// +required
+	// +kubebuilder:validation:Pattern=`^(s3|gs|azblob|file)://`
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	BucketURL string `json:"bucketURL,omitempty"`
+
+	// credentialsSecretName is a Secret in the namespace of the TalosCluster with the credentials of the bucket. Its keys are
+	// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, ca.crt) for S3; credentials.json for Google; AZURE_STORAGE_ACCOUNT
+	// with AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN for Azure.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	CredentialsSecretName string `json:"credentialsSecretName,omitempty"`
+
+	// encryptionKeySecretName is a Secret in the namespace of the TalosCluster with a key of age, for which snapshots are encrypted: under
+	// key "recipient" the public one is enough to take snapshots; a restore needs the private one, under key "identity". Without it
+	// snapshots are stored as they are, with all Secrets of the target that etcd does not encrypt.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	EncryptionKeySecretName string `json:"encryptionKeySecretName,omitempty"`
 }
 
 // TalosClusterSpec is the desired state of one target at the Talos level. Versions are changed here first; an operation
@@ -219,7 +247,7 @@ type TalosClusterSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	MaintenanceWindows []MaintenanceWindow `json:"maintenanceWindows,omitempty"`
 
-	// etcdBackup is the schedule of stored etcd snapshots.
+	// etcdBackup says where snapshots of etcd are stored, and when they are taken.
 	// +optional
 	EtcdBackup *EtcdBackupSpec `json:"etcdBackup,omitempty"`
 }

@@ -31,6 +31,9 @@ const (
 	// UpgradingStep is the single unrepeatable call by which Talos before 1.13 installs and reboots.
 	UpgradingStep OperationStep = "Upgrading"
 
+	// SnapshottingStep stores a snapshot of etcd.
+	SnapshottingStep OperationStep = "Snapshotting"
+
 	// ForfeitingStep moves etcd's leadership to another member.
 	ForfeitingStep OperationStep = "Forfeiting"
 
@@ -81,9 +84,6 @@ const (
 
 	// ResettingStep has asked for the reset and waits until the machine is wiped.
 	ResettingStep OperationStep = "Resetting"
-
-	// SnapshottingStep stores a snapshot of etcd.
-	SnapshottingStep OperationStep = "Snapshotting"
 
 	// CordoningStep cordons every Node of the cluster.
 	CordoningStep OperationStep = "Cordoning"

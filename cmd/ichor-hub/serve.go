@@ -31,6 +31,7 @@ type serveOptions struct {
 	pprofListen   string
 	imageFactory  string
 	deadlines     map[string]string
+	storage       storageOptions
 	election      manager.Election
 	serving       servingOptions
 	log           logOptions
@@ -67,6 +68,7 @@ everything in --data-dir, and prints where it serves and a link that signs in on
 	flags.StringVar(&o.pprofListen, "pprof-bind-address", "0", `address of the endpoint for Go profiles, such as 127.0.0.1:8082; "0" turns it off`)
 	flags.StringVar(&o.imageFactory, "image-factory", manager.DefaultImageFactory, "host, and path if any, of the Image Factory that machines pull installers from")
 	flags.StringToStringVar(&o.deadlines, "step-deadline", nil, "deadline of a step instead of its own, such as Draining=30m; may be repeated")
+	o.storage.addTo(flags)
 	o.addElectionTo(flags)
 	o.serving.addTo(cmd)
 	o.log.addTo(flags)
@@ -179,6 +181,7 @@ func (o serveOptions) runHub(ctx context.Context, config *rest.Config, election 
 		Election:           election,
 		ImageFactory:       o.imageFactory,
 		Deadlines:          deadlines,
+		Storage:            o.storage.opener(o.dataDir),
 		Serve:              serving,
 	})
 }

@@ -271,7 +271,7 @@ func TestReconcileSummarizesInAnyCase(t *testing.T) {
 				return
 			}
 			g.Expect(cluster.Status.KubernetesVersion).To(Equal("v1.35.2"))
-			g.Expect(cluster.Status.Conditions).To(HaveLen(len(conditions)))
+			g.Expect(cluster.Status.Conditions).To(HaveLen(len(conditions)+1), "and whether etcd is backed up")
 			g.Expect(meta.FindStatusCondition(cluster.Status.Conditions, "TalosReachable").Status).To(BeEquivalentTo("True"))
 			g.Expect(meta.FindStatusCondition(cluster.Status.Conditions, "MachinesDiscovered").Status).To(Equal(row.discovered))
 		})

@@ -34,6 +34,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/machineconfig/bases"
 	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
+	"ichor.maesh.dev/hub/controllers/snapshot"
 	"ichor.maesh.dev/hub/controllers/targets"
 	"ichor.maesh.dev/hub/providers/capi"
 	"ichor.maesh.dev/hub/providers/credentials"
@@ -130,6 +131,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	built, err := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.TalosCluster{}).
 		Watches(&v1alpha1.TalosMachine{}, ofCluster).
+		Watches(&v1alpha1.EtcdSnapshot{}, handler.EnqueueRequestsFromMapFunc(snapshot.ClusterOf)).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(r.lookAgain)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.lookAgainWithSecret)).
 		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{}).
@@ -196,6 +198,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	snapshots, err := r.snapshotsOf(ctx, facts)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	before := facts.Cluster.DeepCopy()
 	seen, fresh := r.look(facts, holder != "")
 	var trouble error // It must not keep what was seen from being written down.
@@ -204,14 +210,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.followConfigs(facts, seen)
 	}
 	summarize(facts, seen, fresh, holder)
+	result := ctrl.Result{RequeueAfter: setEtcdBackedUp(facts.Cluster, snapshots, r.Clock.Now())}
 	measure(facts.Cluster)
 	if apiequality.Semantic.DeepEqual(before.Status, facts.Cluster.Status) {
-		return ctrl.Result{}, trouble
+		return result, trouble
 	}
 	if err := r.Client.Status().Patch(ctx, facts.Cluster, client.MergeFrom(before)); err != nil {
 		return ctrl.Result{}, errors.Join(trouble, ignoreRaces(fmt.Errorf("writing status of TalosCluster %s: %w", req.NamespacedName, err)))
 	}
-	return ctrl.Result{}, trouble
+	return result, trouble
 }
 
 // ignoreRaces drops what the next event settles: the cache had not seen our own last write yet, or that the object is gone.

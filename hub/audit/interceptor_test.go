@@ -381,6 +381,9 @@ func named(message protoreflect.Message) proto.Message {
 	if field := message.Descriptor().Fields().ByName("ref"); field != nil {
 		message.Set(field, protoreflect.ValueOfMessage(reference))
 	}
+	if field := message.Descriptor().Fields().ByName("cluster"); field != nil {
+		message.Set(field, protoreflect.ValueOfMessage(reference))
+	}
 	if order := message.Descriptor().Fields().ByName("order"); order != nil {
 		inner := message.NewField(order).Message()
 		inner.Set(inner.Descriptor().Fields().ByName("cluster"), protoreflect.ValueOfMessage(reference))

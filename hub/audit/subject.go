@@ -18,6 +18,7 @@ import (
 type subject struct {
 	namespace                   string
 	cluster, operation, machine string
+	snapshot                    string // It is in the detail, too.
 	detail                      string
 	overrides                   []v1alpha1.GateOverride
 
@@ -44,6 +45,16 @@ func subjectOf(request any) (subject, bool) {
 		return ofMachine(r.GetRef(), either(r.GetHeld(), strings.TrimSuffix("hold: "+r.GetNote(), ": "), "take the hold back")), true
 	case *pb.ApproveMachineRequest:
 		return ofMachine(r.GetRef(), "approve"), true
+	case *pb.CreateSnapshotRequest:
+		return subject{
+			namespace: r.GetCluster().GetNamespace(), cluster: r.GetCluster().GetName(), snapshot: r.GetName(),
+			detail: strings.TrimSuffix("take a snapshot: "+r.GetName(), ": "),
+		}, true
+	case *pb.DeleteSnapshotRequest:
+		return subject{
+			namespace: r.GetRef().GetNamespace(), snapshot: r.GetRef().GetName(),
+			detail: "delete snapshot " + r.GetRef().GetName() + either(r.GetRetain(), ", leave what is stored", ""),
+		}, true
 	}
 	return subject{}, false
 }
@@ -130,6 +141,12 @@ func (s subject) resolve(ctx context.Context, reader client.Reader) subject {
 			s.detail = fmt.Sprintf("%s (kind %s)", s.detail, op.Spec.Kind)
 		}
 	}
+	if s.snapshot != "" {
+		snapshot := &v1alpha1.EtcdSnapshot{}
+		if reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: s.snapshot}, snapshot) == nil {
+			s.cluster = snapshot.Spec.ClusterName
+		}
+	}
 	if s.machine != "" {
 		machine := &v1alpha1.TalosMachine{}
 		if reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: s.machine}, machine) == nil {
@@ -150,6 +167,11 @@ func (s subject) answered(response any) (subject, outcome) {
 			came.effect, came.message = v1alpha1.AuditUnchanged, "nothing to do: every machine is at the target"
 		case r.GetExisted():
 			came.effect, came.message = v1alpha1.AuditUnchanged, "an earlier call with the same key had created it"
+		}
+	case *pb.CreateSnapshotResponse:
+		s.detail = "take a snapshot: " + r.GetSnapshot().GetRef().GetName()
+		if !r.GetChanged() {
+			came.effect, came.message = v1alpha1.AuditUnchanged, "nothing to do: there is one of that name already"
 		}
 	case interface{ GetChanged() bool }:
 		if !r.GetChanged() {

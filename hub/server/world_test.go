@@ -28,6 +28,7 @@ type fake struct {
 	ichorv1alpha1connect.UnimplementedClusterServiceHandler
 	ichorv1alpha1connect.UnimplementedHubServiceHandler
 	ichorv1alpha1connect.UnimplementedAuditServiceHandler
+	ichorv1alpha1connect.UnimplementedSnapshotServiceHandler
 
 	get   func(context.Context) error
 	watch func(context.Context, *connect.ServerStream[pb.WatchOperationsResponse]) error

@@ -22,6 +22,7 @@ type Server struct {
 	ichorv1alpha1connect.UnimplementedClusterServiceHandler
 	ichorv1alpha1connect.UnimplementedHubServiceHandler
 	ichorv1alpha1connect.UnimplementedAuditServiceHandler
+	ichorv1alpha1connect.UnimplementedSnapshotServiceHandler
 
 	Backend Backend
 

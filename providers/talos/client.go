@@ -203,7 +203,7 @@ func (c *connection) readEtcdStatus(ctx context.Context, e *Etcd) error {
 	for _, message := range reply.GetMessages() {
 		status := message.GetMemberStatus()
 		e.MemberID, e.Leader, e.RaftTerm = status.GetMemberId(), status.GetLeader(), status.GetRaftTerm()
-		e.Learner, e.Errors = status.GetIsLearner(), status.GetErrors()
+		e.Learner, e.Errors, e.Version = status.GetIsLearner(), status.GetErrors(), status.GetProtocolVersion()
 	}
 	return nil
 }

@@ -98,12 +98,3 @@ func explain(err error) (words string, rejected bool) {
 	}
 	return s.Code().String() + ": " + s.Message(), false
 }
-
-// Silent says whether an error means that nothing answered: it tells nothing of what was asked for.
-func Silent(err error) bool {
-	if err == nil {
-		return false
-	}
-	words, _ := explain(err)
-	return words == "no answer"
-}

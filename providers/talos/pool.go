@@ -26,6 +26,7 @@ var readOnly = map[string]bool{
 	machineapi.MachineService_EtcdStatus_FullMethodName:     true,
 	machineapi.MachineService_EtcdMemberList_FullMethodName: true,
 	machineapi.MachineService_EtcdAlarmList_FullMethodName:  true,
+	machineapi.MachineService_EtcdSnapshot_FullMethodName:   true,
 	machineapi.MachineService_ServiceList_FullMethodName:    true,
 	"/cosi.resource.State/Get":                              true,
 	"/cosi.resource.State/List":                             true,

@@ -8,6 +8,7 @@ package talos
 
 import (
 	"context"
+	"io"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/providers/guard"
@@ -33,6 +34,9 @@ type Reader interface {
 
 	// Config reads the machine config of a machine, with the secrets in it.
 	Config(ctx context.Context, address string) (Config, error)
+
+	// EtcdSnapshot begins to read a snapshot of etcd from a control plane: a database with its SHA-256 behind it. The caller closes it.
+	EtcdSnapshot(ctx context.Context, address string) (io.ReadCloser, error)
 
 	// Services lists the services of a machine.
 	Services(ctx context.Context, address string) ([]Service, error)
@@ -145,6 +149,9 @@ type Machine struct {
 type Etcd struct {
 	// MemberID is its own ID, Leader that of the leader, 0 if it knows none.
 	MemberID, Leader uint64
+
+	// Version is the version of etcd that it runs.
+	Version string
 
 	// RaftTerm grows with every election.
 	RaftTerm uint64

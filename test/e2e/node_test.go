@@ -102,11 +102,11 @@ var _ = Describe("Acting on single machines", Ordered, func() {
 		Expect(result.Err).To(ContainSubstring("kubectl uncordon worker-2"))
 		Expect(entry("busy", "worker-2", "MachineService/Shutdown").Arguments).To(HaveKeyWithValue("force", "true"))
 		Expect(did("busy", "MachineService/Shutdown", "event down")).To(Equal([]string{"Shutdown worker-2", "event down worker-2"}))
-		Expect(w.node("busy", "worker-2").Spec.Unschedulable).To(BeTrue())
+		Expect(w.kubernetesNode("busy", "worker-2").Spec.Unschedulable).To(BeTrue())
 
 		w.Fleet.Cluster("busy").Node("worker-2").PowerOn()
 		Eventually(func() bool { return w.Fleet.Cluster("busy").Node("worker-2").State().Ready }).WithContext(ctx).Should(BeTrue())
-		Expect(w.node("busy", "worker-2").Spec.Unschedulable).To(BeTrue(), "it is theirs to give back who powered it on")
+		Expect(w.kubernetesNode("busy", "worker-2").Spec.Unschedulable).To(BeTrue(), "it is theirs to give back who powered it on")
 	}, SpecTimeout(2*time.Minute))
 
 	It("wipes user volumes, and gives the machine back", func(ctx SpecContext) {
@@ -115,7 +115,7 @@ var _ = Describe("Acting on single machines", Ordered, func() {
 		Expect(result.Err).To(ContainSubstring("Lost for good: busy-worker-1: its user volumes"))
 		Expect(entry("busy", "worker-1", "MachineService/Reset").Arguments).To(And(
 			HaveKeyWithValue("mode", "USER_DISKS"), HaveKeyWithValue("disks", "/dev/vdb"), HaveKeyWithValue("partitions", ""), HaveKeyWithValue("reboot", "true")))
-		Expect(w.node("busy", "worker-1").Spec.Unschedulable).To(BeFalse())
+		Expect(w.kubernetesNode("busy", "worker-1").Spec.Unschedulable).To(BeFalse())
 		Expect(did("busy", "MachineService/Reset")).To(HaveLen(1))
 	}, SpecTimeout(2*time.Minute))
 
@@ -128,7 +128,7 @@ var _ = Describe("Acting on single machines", Ordered, func() {
 		order := did("busy", "MachineService/EtcdLeaveCluster", "MachineService/Reset", "event maintenance")
 		Expect(order).To(Equal([]string{"EtcdLeaveCluster cp-2", "Reset cp-2", "event maintenance cp-2"}))
 		Expect(cluster.Node("cp-2").State().Maintenance).To(BeTrue())
-		Expect(w.node("busy", "cp-2").Spec.Unschedulable).To(BeTrue())
+		Expect(w.kubernetesNode("busy", "cp-2").Spec.Unschedulable).To(BeTrue())
 		Eventually(func() string {
 			return w.ichor(ctx, 1, "node", "shutdown", "lone-cp-1", "--cluster", "lone", "--confirm", "lone-cp-1").Err
 		}).WithContext(ctx).Should(ContainSubstring("Quorum"))
@@ -154,8 +154,8 @@ var _ = Describe("Acting on single machines", Ordered, func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// node is a Node as etcd has it.
-func (w *world) node(cluster, name string) *corev1.Node {
+// kubernetesNode is a Node as etcd has it.
+func (w *world) kubernetesNode(cluster, name string) *corev1.Node {
 	GinkgoHelper()
 	for _, node := range w.Fleet.Cluster(cluster).KubernetesNodes() {
 		if node.Name == name {

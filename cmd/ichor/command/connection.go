@@ -26,6 +26,7 @@ type connection struct {
 	clusters   ichorv1alpha1connect.ClusterServiceClient
 	hub        ichorv1alpha1connect.HubServiceClient
 	audit      ichorv1alpha1connect.AuditServiceClient
+	snapshots  ichorv1alpha1connect.SnapshotServiceClient
 
 	// where is what people are told: a hub, or a management API.
 	where string
@@ -187,6 +188,7 @@ func connectionOver(client *http.Client, url string, options ...connect.ClientOp
 		clusters:   ichorv1alpha1connect.NewClusterServiceClient(client, url, options...),
 		hub:        ichorv1alpha1connect.NewHubServiceClient(client, url, options...),
 		audit:      ichorv1alpha1connect.NewAuditServiceClient(client, url, options...),
+		snapshots:  ichorv1alpha1connect.NewSnapshotServiceClient(client, url, options...),
 	}
 }
 

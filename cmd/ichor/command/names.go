@@ -24,6 +24,7 @@ const apiGroup = ".ichor.maesh.dev"
 var (
 	clusterResource   = resource{"taloscluster" + apiGroup, []string{"taloscluster", "talosclusters", "talosclusters" + apiGroup, "cluster", "clusters"}}
 	machineResource   = resource{"talosmachine" + apiGroup, []string{"talosmachine", "talosmachines", "talosmachines" + apiGroup, "machine", "machines"}}
+	snapshotResource  = resource{"etcdsnapshot" + apiGroup, []string{"etcdsnapshot", "etcdsnapshots", "etcdsnapshots" + apiGroup, "snapshot", "snapshots"}}
 	operationResource = resource{"talosoperation" + apiGroup, []string{"talosoperation", "talosoperations", "talosoperations" + apiGroup, "operation", "operations", "op"}}
 )
 
@@ -56,7 +57,7 @@ func (r resource) parse(text, namespace string) (*pb.Reference, error) {
 
 // isKind says whether a word is a kind of ours with its group, or one that no namespace is named like.
 func isKind(word string) bool {
-	return slices.ContainsFunc([]resource{clusterResource, machineResource, operationResource}, func(r resource) bool {
+	return slices.ContainsFunc([]resource{clusterResource, machineResource, operationResource, snapshotResource}, func(r resource) bool {
 		return r.is(word) && strings.HasPrefix(word, "talos")
 	})
 }

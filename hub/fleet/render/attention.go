@@ -84,6 +84,7 @@ var conditionConcerns = []struct {
 	{v1alpha1.KubernetesReachableCondition, metav1.ConditionFalse, "", concern{attention: pb.Attention_ATTENTION_PERSON, passes: true}},
 	{v1alpha1.TalosReachableCondition, metav1.ConditionFalse, v1alpha1.TalosNotReachableReason, concern{attention: pb.Attention_ATTENTION_PERSON, passes: true}},
 	{v1alpha1.EtcdHealthyCondition, metav1.ConditionFalse, "", concern{attention: pb.Attention_ATTENTION_PERSON, passes: true}},
+	{v1alpha1.EtcdBackedUpCondition, metav1.ConditionFalse, "", concern{attention: pb.Attention_ATTENTION_SOON}},
 	{v1alpha1.CredentialsValidCondition, metav1.ConditionTrue, v1alpha1.CredentialsExpiringReason, concern{attention: pb.Attention_ATTENTION_SOON}},
 	{v1alpha1.TalosReachableCondition, metav1.ConditionFalse, "", concern{attention: pb.Attention_ATTENTION_SOON, passes: true}},
 	{v1alpha1.MachinesDiscoveredCondition, metav1.ConditionFalse, "", concern{attention: pb.Attention_ATTENTION_SOON, passes: true}},

@@ -218,7 +218,10 @@ func TestClusterAttention(t *testing.T) {
 			of.set("SpecInSync", "False", "OutOfSync", "machines run another")
 			of.Operations = []*pb.Operation{Operation(failed("up"))}
 		}, pb.Attention_ATTENTION_FAILED, "operation up: c1-w-1: Draining: a pod stays"},
-		"credentials are refused":                {func(of *Facts) { of.set("CredentialsValid", "False", "KubeconfigExpired", "kubeconfig: it ended") }, pb.Attention_ATTENTION_PERSON, "CredentialsValid: kubeconfig: it ended"},
+		"credentials are refused": {func(of *Facts) { of.set("CredentialsValid", "False", "KubeconfigExpired", "kubeconfig: it ended") }, pb.Attention_ATTENTION_PERSON, "CredentialsValid: kubeconfig: it ended"},
+		"the last snapshot is old": {func(of *Facts) {
+			of.Cluster.Status.Conditions = append(of.Cluster.Status.Conditions, conditionOf("EtcdBackedUp", "False", "TooOld", "of last year"))
+		}, pb.Attention_ATTENTION_SOON, "EtcdBackedUp: of last year"},
 		"credentials end soon":                   {func(of *Facts) { of.set("CredentialsValid", "True", "ExpiringSoon", "talosconfig: 12 days") }, pb.Attention_ATTENTION_SOON, "CredentialsValid: talosconfig: 12 days"},
 		"another hub's":                          {func(of *Facts) { of.set("Owned", "False", "OwnedByAnotherHub", "it is x's") }, pb.Attention_ATTENTION_PERSON, "Owned: it is x's"},
 		"unreachable":                            {func(of *Facts) { of.set("KubernetesReachable", "False", "NotReachable", "no answer") }, pb.Attention_ATTENTION_PERSON, "KubernetesReachable: no answer"},

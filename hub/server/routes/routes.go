@@ -37,6 +37,7 @@ type Services interface {
 	ichorv1alpha1connect.ClusterServiceHandler
 	ichorv1alpha1connect.HubServiceHandler
 	ichorv1alpha1connect.AuditServiceHandler
+	ichorv1alpha1connect.SnapshotServiceHandler
 }
 
 // Names are the names of the services.
@@ -46,6 +47,7 @@ func Names() []string {
 		ichorv1alpha1connect.ClusterServiceName,
 		ichorv1alpha1connect.HubServiceName,
 		ichorv1alpha1connect.AuditServiceName,
+		ichorv1alpha1connect.SnapshotServiceName,
 	}
 }
 
@@ -75,6 +77,7 @@ func Mount(mux *http.ServeMux, services Services, log logr.Logger, options ...co
 	mux.Handle(ichorv1alpha1connect.NewClusterServiceHandler(services, all...))
 	mux.Handle(ichorv1alpha1connect.NewHubServiceHandler(services, all...))
 	mux.Handle(ichorv1alpha1connect.NewAuditServiceHandler(services, all...))
+	mux.Handle(ichorv1alpha1connect.NewSnapshotServiceHandler(services, all...))
 }
 
 // limit bounds what is read of a request.

@@ -38,6 +38,7 @@ type machine struct {
 	facts     talos.Machine
 	etcd      *talos.Etcd
 	config    talos.Config
+	snapshot  []byte
 	installed string
 	exitCode  int32
 	fallsBack bool

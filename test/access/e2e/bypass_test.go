@@ -153,12 +153,12 @@ func TestKubernetesRemovesWhatIsLeftOver(t *testing.T) {
 
 	out, err := kubectl(t.Context(), "", "", "create", "namespace", "left-over")
 	g.Expect(err).NotTo(HaveOccurred(), out)
-	out, err = kubectl(t.Context(), "", operation("left", "shutdown", "shutdown: {action: Stop}", ""), "-n", "left-over", "create", "-f", "-")
+	out, err = kubectl(t.Context(), "", operation("left", "shutdown", "shutdown: {action: Stop, snapshot: None}", ""), "-n", "left-over", "create", "-f", "-")
 	g.Expect(err).NotTo(HaveOccurred(), out)
 	runAll(t, []attempt{
 		{name: "empties the namespace", user: namespaceController, namespace: "left-over", args: []string{"delete", "talosoperation", "left"}},
 	})
-	out, err = kubectl(t.Context(), "", operation("left", "shutdown", "shutdown: {action: Stop}", ""), "-n", "left-over", "create", "-f", "-")
+	out, err = kubectl(t.Context(), "", operation("left", "shutdown", "shutdown: {action: Stop, snapshot: None}", ""), "-n", "left-over", "create", "-f", "-")
 	g.Expect(err).NotTo(HaveOccurred(), out)
 	out, err = kubectl(t.Context(), "", "", "delete", "namespace", "left-over", "--timeout=30s")
 	g.Expect(err).NotTo(HaveOccurred(), out)

@@ -77,7 +77,7 @@ func runAll(t *testing.T, attempts []attempt) {
 func TestStart(t *testing.T) {
 	const forAdmins = "ichor shutdown ca-rotation key-rotation etcd-restore node-shutdown node-reset"
 	parameters := map[string]string{
-		"cni": "cni: {action: Upgrade}", "shutdown": "shutdown: {action: Stop}", "ca-rotation": "caRotation: {authorities: [Talos]}",
+		"cni": "cni: {action: Upgrade}", "shutdown": "shutdown: {action: Stop, snapshot: None}", "ca-rotation": "caRotation: {authorities: [Talos]}",
 		"key-rotation": "keyRotation: {keys: [Secretbox]}", "etcd-restore": "etcdRestore: {snapshotName: s}",
 		"node-reboot": "node: {machine: m, action: Reboot}", "node-shutdown": "node: {machine: m, action: Shutdown}",
 		"node-restart-service": "node: {machine: m, action: RestartService, service: kubelet}", "node-etcd-defrag": "node: {machine: m, action: EtcdDefrag}",
@@ -225,6 +225,40 @@ func TestClustersAndMachines(t *testing.T) {
 		{name: "points at another machine", user: "admin", args: patch("talosmachine", "c1-w-1", `{"spec":{"address":"10.0.0.1"}}`)},
 		{name: "forgets", user: "operator", args: []string{"delete", "taloscluster", "c2"}, denied: `cannot delete resource "talosclusters"`},
 		{name: "forgets", user: "admin", args: []string{"delete", "taloscluster", "c2"}},
+	})
+}
+
+// Operators ask for snapshots, administrators delete them, and nobody but the hub says what is in one.
+func TestSnapshots(t *testing.T) {
+	snapshot := func(name, spec string) string {
+		return fmt.Sprintf(`{apiVersion: ichor.maesh.dev/v1alpha1, kind: EtcdSnapshot, metadata: {name: %s}, spec: {clusterName: c1, %s}}`, name, spec)
+	}
+	const contents = `"contents": {"takenTime": "2026-01-01T00:00:00Z", "location": {"bucketURL": "s3://mine", "key": "k", "sizeBytes": 1, "hash": "%[1]s"}, ` +
+		`"sizeBytes": 1, "hash": "%[1]s", "revision": 1, "machine": "m", "members": 1, "talosVersion": "v1.14.1"}`
+	forged := fmt.Sprintf(contents, strings.Repeat("0", 64))
+	patch := func(change string) []string {
+		return []string{"patch", "etcdsnapshot", "one", "--type=merge", "-p", change}
+	}
+	runAll(t, []attempt{
+		{name: "asks", user: "viewer", input: snapshot("one", "reason: Manual"), denied: `cannot create resource "etcdsnapshots"`},
+		{name: "asks", user: "operator", input: snapshot("one", "reason: Manual, requester: operator")},
+		{name: "asks as another", user: "operator", input: snapshot("two", "reason: Manual, requester: admin"),
+			denied: `spec.requester: user "operator" may not ask for a snapshot in the name of another in namespace "team-a"`},
+		{name: "asks as the schedule", user: "admin", input: snapshot("two", `reason: Scheduled, scheduledTime: "2026-01-01T00:00:00Z"`),
+			denied: `spec.scheduledTime, spec.reason: only the hub writes it; user "admin" needs verb record on etcdsnapshots in namespace "team-a"`},
+		{name: "asks as an operation", user: "operator", input: snapshot("two", "reason: Upgrade"), denied: "spec.reason: only the hub"},
+		{name: "brings one that nobody took", user: "admin", input: snapshot("two", "reason: Manual, "+forged), denied: "spec.contents: only the hub writes it"},
+		{name: "says what is in it", user: "admin", args: patch(`{"spec": {` + forged + `}}`), denied: "spec.contents: only the hub writes it"},
+		{name: "says what is in it", user: "ichor-hub", args: patch(`{"spec": {` + forged + `}}`)},
+		{name: "says something else", user: "ichor-hub", args: patch(`{"spec":{"contents":{"revision":2}}}`), denied: "the contents of a snapshot do not change"},
+		{name: "takes it back", user: "ichor-hub", args: patch(`{"spec":{"contents":null}}`), denied: "the contents of a snapshot do not change"},
+		{name: "gives it to another cluster", user: "admin", args: patch(`{"spec":{"clusterName":"c2"}}`), denied: "the cluster of a snapshot does not change"},
+		{name: "retains it", user: "operator", args: patch(`{"spec":{"deletionPolicy":"Retain"}}`), denied: `cannot patch resource "etcdsnapshots"`},
+		{name: "retains it", user: "admin", args: patch(`{"spec":{"deletionPolicy":"Retain"}}`)},
+		{name: "says that it is ready", user: "admin", args: []string{"patch", "etcdsnapshot", "one", "--subresource=status", "--type=merge", "-p", `{"status":{"attempts":1}}`},
+			denied: `cannot get resource "etcdsnapshots/status"`},
+		{name: "deletes", user: "operator", args: []string{"delete", "etcdsnapshot", "one"}, denied: `cannot delete resource "etcdsnapshots"`},
+		{name: "deletes", user: "admin", args: []string{"delete", "etcdsnapshot", "one"}},
 	})
 }
 

@@ -139,7 +139,7 @@ func inForce(ctx context.Context) error {
 		user, input, want string
 		args              []string
 	}{
-		{"operator", operation("other", "shutdown", "shutdown: {action: Stop}", ""), "denied request", nil},
+		{"operator", operation("other", "shutdown", "shutdown: {action: Stop, snapshot: None}", ""), "denied request", nil},
 		{"operator", operation("other", "talos", "", ""), "ichor.maesh.dev/created-by: operator", []string{"-o", "yaml"}},
 		{"operator", entry("probe", "somebody", "Client", time.Now()), "denied request", nil},
 		{"operator", "", "denied request", []string{"patch", "talosmachine", "probe", "--type=merge", "-p", `{"spec":{"removal":{"reason":"x"}}}`}},

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 
+	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
 )
 
@@ -88,7 +89,8 @@ func TestRefusals(t *testing.T) {
 		{"a restart of etcd", "os:admin", f.on("cp-1"), []string{"service", "etcd", "restart"}, `service "etcd" doesn't support restart operation via API`},
 		{"a stop of the kubelet", "os:admin", f.on("cp-1"), []string{"service", "kubelet", "stop"}, `service "kubelet" doesn't support stop operation via API`},
 		{"logs of nothing", "os:admin", f.on("cp-1"), []string{"logs", "nothing"}, `log "nothing" was not registered`},
-		{"a snapshot", "os:admin", f.on("cp-1"), []string{"etcd", "snapshot", filepath.Join(t.TempDir(), "db")}, "code = Unimplemented desc = method EtcdSnapshot not implemented"},
+		{"a snapshot of a worker", "os:admin", f.on("worker-1"), []string{"etcd", "snapshot", filepath.Join(t.TempDir(), "db")}, "code = Unimplemented desc = etcd snapshot is only available on control plane nodes"},
+		{"a snapshot by readers", "os:reader", f.on("cp-1"), []string{"etcd", "snapshot", filepath.Join(t.TempDir(), "db")}, "not authorized"},
 		{"secrets for readers", "os:reader", f.on("cp-1"), []string{"get", "machineconfig"}, "not authorized"},
 		{"a reboot by readers", "os:reader", f.on("cp-1"), []string{"reboot", "--wait=false"}, "not authorized"},
 		{"a rollback by operators", "os:operator", f.on("cp-1"), []string{"rollback"}, "not authorized"},
@@ -124,6 +126,21 @@ func TestKubeconfig(t *testing.T) {
 	content, err := os.ReadFile(path)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(content)).To(ContainSubstring(f.Endpoint()))
+}
+
+// TestEtcdSnapshot has the client check a snapshot with etcd's own code, and notice one that is not whole.
+func TestEtcdSnapshot(t *testing.T) {
+	g := NewWithT(t)
+	f := start(t, "v1.13.6")
+	path := filepath.Join(t.TempDir(), "db")
+	g.Expect(f.run(f.on("cp-2"), "etcd", "snapshot", path)).To(MatchRegexp(`snapshot info: hash [0-9a-f]{8}, revision 1[0-9]{3}, total keys 10[0-9], total size [0-9]+`))
+	g.Expect(f.entry("cp-2", "MachineService/EtcdSnapshot").Code).To(Equal("OK"))
+
+	for mode, says := range map[string]string{"cut": "error reading from server: EOF", "short": "sha256 checksum not found", "corrupt": "error"} {
+		_, err := f.sim.Inject(fault.Fault{Name: fault.EtcdSnapshot, Node: "cp-2", Times: 1, Params: map[string]string{fault.ParamMode: mode}})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(f.fail(f.on("cp-2"), "etcd", "snapshot", filepath.Join(t.TempDir(), "db"))).To(ContainSubstring(says), mode)
+	}
 }
 
 func TestForfeitLeadership(t *testing.T) {

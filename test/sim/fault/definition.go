@@ -44,6 +44,8 @@ const (
 	EtcdMembersDiffer = "etcd-members-differ"
 	// EtcdNoLeader makes etcd members lose their leader.
 	EtcdNoLeader = "etcd-no-leader"
+	// EtcdSnapshot spoils a snapshot of etcd on its way.
+	EtcdSnapshot = "etcd-snapshot"
 	// Unreachable disturbs the network on the way to a machine's APIs while the machine itself goes on running.
 	Unreachable = "unreachable"
 	// PullFailure makes an image pull fail.
@@ -236,6 +238,14 @@ var Definitions = []Definition{
 		Name:     EtcdNoLeader,
 		Summary:  "the etcd member has no leader; without a node, the whole etcd",
 		Standing: true,
+	},
+	{
+		Name:    EtcdSnapshot,
+		Summary: "a snapshot of etcd does not arrive as it was sent",
+		Params: []Param{
+			{Name: ParamMode, Default: "cut", Values: []string{"cut", "short", "corrupt", "slow", "hang"}, Summary: "the stream breaks in the middle, ends there without an error, carries a wrong byte, takes a delay for each message, or stops for ever"},
+			{Name: ParamDelay, Default: "100ms", Summary: "what slow adds to each message"},
+		},
 	},
 	{
 		Name:     Unreachable,

@@ -129,7 +129,7 @@ func TestSnapshots(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	g.Expect(kept.taken).To(Equal([]string{"c1-shutdown-y-01234567"}))
-	g.Expect(executor.Classify(fmt.Errorf("%w: the bucket is gone", ErrNotStored))).To(BeEquivalentTo("Permanent"))
+	g.Expect(executor.Classify(fmt.Errorf("%w: the bucket is gone", kind.ErrNotStored))).To(BeEquivalentTo("Permanent"))
 	g.Expect(executor.Classify(errors.New("x"))).To(BeEquivalentTo("Retryable"))
 	g.Expect(executor.StoresSnapshots).To(BeTrue())
 	g.Expect(New(machines, api, nil).StoresSnapshots).To(BeFalse())

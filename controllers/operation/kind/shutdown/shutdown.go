@@ -16,21 +16,9 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/kind/poweroff"
 	"ichor.maesh.dev/hub/controllers/operation/kind/reboot"
 	shutdownplan "ichor.maesh.dev/hub/controllers/operation/kind/shutdown/plan"
-	"ichor.maesh.dev/hub/providers/guard"
 	"ichor.maesh.dev/hub/providers/kube"
 	"ichor.maesh.dev/hub/providers/talos"
-	"ichor.maesh.dev/hub/providers/target"
 )
-
-// Snapshots stores snapshots of etcd.
-type Snapshots interface {
-	// Take stores a snapshot of the target's etcd under a name, and returns once it is stored and its hash is proved. One that is stored
-	// under that name already is left as it is: repeating the call is harmless. g is asked before anything is stored.
-	Take(ctx context.Context, t target.Target, g guard.Func, name string) error
-}
-
-// ErrNotStored means that a snapshot was not stored, and that trying again would not help.
-var ErrNotStored = errors.New("the snapshot was not stored")
 
 // Executor stops and starts clusters.
 type Executor struct {
@@ -38,11 +26,11 @@ type Executor struct {
 
 	sequence  reboot.Sequence
 	viewer    gate.Viewer
-	snapshots Snapshots
+	snapshots kind.Snapshots
 }
 
 // New returns the executor. Without snapshots, a stop that takes one is refused.
-func New(t talos.Provider, k kube.Provider, snapshots Snapshots) *Executor {
+func New(t talos.Provider, k kube.Provider, snapshots kind.Snapshots) *Executor {
 	return &Executor{
 		Planner:  shutdownplan.Planner{StoresSnapshots: snapshots != nil},
 		sequence: reboot.New(t, k), viewer: gate.Viewer{Talos: t, Kube: k}, snapshots: snapshots,
@@ -114,7 +102,7 @@ func (e *Executor) Unsafe(unit kind.Unit) string { return poweroff.Unsafe(unit) 
 func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep) (kind.Outcome, error) {
 	switch step {
 	case v1alpha1.SnapshottingStep:
-		return kind.Outcome{}, e.snapshots.Take(ctx, scope.Cluster, scope.Guard, snapshotName(scope))
+		return kind.Outcome{}, e.snapshots.Take(ctx, scope.Cluster, scope.Guard, kind.SnapshotName(scope))
 	case v1alpha1.CordoningStep:
 		return e.cordonAll(ctx, scope)
 	case v1alpha1.UncordoningStep:
@@ -138,7 +126,7 @@ func (e *Executor) Undo(ctx context.Context, scope kind.Scope, _ kind.Unit, step
 
 // Classify implements kind.Executor.
 func (e *Executor) Classify(err error) v1alpha1.ErrorClass {
-	if errors.Is(err, ErrNotStored) {
+	if errors.Is(err, kind.ErrNotStored) {
 		return v1alpha1.ErrorPermanent
 	}
 	return reboot.Classify(err)

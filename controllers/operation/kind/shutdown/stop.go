@@ -40,13 +40,6 @@ func snapshot(scope kind.Scope, unit kind.Unit, seen View) kind.Action {
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.SnapshottingStep}
 }
 
-// snapshotName is the same for every attempt of an operation, and no other operation's, of the same name or not.
-func snapshotName(scope kind.Scope) string {
-	const enough = 8
-	_, name, _ := strings.Cut(scope.Owner, "/")
-	return name + "-" + scope.OperationID[:min(enough, len(scope.OperationID))]
-}
-
 // cordon keeps the scheduler from moving pods about while their Nodes go away, and records on each Node who did.
 func cordon(scope kind.Scope, unit kind.Unit, seen View) kind.Action {
 	switch {

@@ -43,7 +43,7 @@ func world() (*Executor, *talosfake.Talos, kind.Scope) {
 	machines.Add("10.0.1.1", runs("v1.13.9", schematicA).Talos, nil)
 	scope := to("v1.14.1", "")
 	scope.Guard = func(context.Context) error { return nil }
-	return New(machines, kubefake.New(), "factory.example/talos"), machines, scope
+	return New(machines, kubefake.New(), "factory.example/talos", nil), machines, scope
 }
 
 func TestPullAndInstall(t *testing.T) {

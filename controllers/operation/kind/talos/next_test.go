@@ -96,7 +96,7 @@ func fail(message string, retryAt v1alpha1.OperationStep) kind.Action {
 
 var done = kind.Action{Verdict: "Done"}
 
-func executor() *Executor { return New(nil, nil, "factory.talos.dev") }
+func executor() *Executor { return New(nil, nil, "factory.talos.dev", nil) }
 
 func TestBegin(t *testing.T) {
 	pulled := resolved("factory.talos.dev/metal-installer/" + schematicA + ":v1.14.1")
@@ -251,6 +251,7 @@ func TestSettleAfterAFailure(t *testing.T) {
 func TestSteps(t *testing.T) {
 	NewWithT(t).Expect(executor().Steps()).To(Equal([]kind.Step{
 		{Name: "Pulling", Repeat: "Safe", Blind: true, Cancel: true, Timeout: 10 * time.Minute},
+		{Name: "Snapshotting", Repeat: "Safe", Blind: true, Cancel: true, Timeout: 30 * time.Minute},
 		{Name: "Installing", Repeat: "Safe", Gated: true, Timeout: 10 * time.Minute},
 		{Name: "Upgrading", Repeat: "BootIDGuarded", Gated: true, Timeout: 35 * time.Minute},
 		{Name: "Forfeiting", Repeat: "Safe", Timeout: 2 * time.Minute},

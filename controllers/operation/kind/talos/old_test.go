@@ -106,7 +106,7 @@ func TestUpgrade(t *testing.T) {
 		machines := talosfake.New()
 		machines.Add("10.0.1.1", runs("v1.12.4", schematicA, func(m *talos.Machine) { m.Stage = stage }).Talos, nil)
 		_, _, scope := world()
-		e := New(machines, kubefake.New(), "factory.talos.dev")
+		e := New(machines, kubefake.New(), "factory.talos.dev", nil)
 		u := unit("Upgrade", "Upgrading", resolved(oldImage), func(u *v1alpha1.UnitStatus) { u.PreRebootBootID = boot })
 		_, err := e.Do(t.Context(), scope, u, "Upgrading")
 		return machines, err
@@ -150,7 +150,7 @@ func TestUndoUpgrading(t *testing.T) {
 			_, machines, scope := world()
 			api := kubefake.New()
 			api.Set(kube.Node{Name: "w-1", Unschedulable: true, CordonedBy: "default/op-1"})
-			e := New(machines, api, "factory.talos.dev")
+			e := New(machines, api, "factory.talos.dev", nil)
 			g.Expect(e.Undo(t.Context(), scope, unit("Upgrade", "Upgrading"), "Upgrading", row.cause)).To(Succeed())
 			g.Expect(api.Get("w-1").Unschedulable).To(Equal(row.stays))
 		})

@@ -29,6 +29,9 @@ const (
 	// callTimeout bounds the long calls: they pull or write a system image.
 	callTimeout = 10 * time.Minute
 
+	// snapshotTimeout bounds a snapshot of etcd, with all attempts to take it.
+	snapshotTimeout = 30 * time.Minute
+
 	// upgradeTimeout bounds the call that pulls, writes a system image and reboots.
 	upgradeTimeout = 35 * time.Minute
 )
@@ -38,18 +41,21 @@ type Executor struct {
 	talosplan.Planner
 	reboot.Sequence
 
-	factory string
+	factory   string
+	snapshots kind.Snapshots
 }
 
-// New returns the executor. factory is the host, and path if any, of the Image Factory whose installers machines pull.
-func New(t talos.Provider, k kube.Provider, factory string) *Executor {
-	return &Executor{Sequence: reboot.New(t, k), factory: factory}
+// New returns the executor. factory is the host, and path if any, of the Image Factory whose installers machines pull; snapshots stores what
+// is taken of etcd before the first control plane.
+func New(t talos.Provider, k kube.Provider, factory string, snapshots kind.Snapshots) *Executor {
+	return &Executor{Sequence: reboot.New(t, k), factory: factory, snapshots: snapshots}
 }
 
 // Steps implements kind.Executor.
 func (e *Executor) Steps() []kind.Step {
 	return append([]kind.Step{
 		{Name: v1alpha1.PullingStep, Repeat: kind.Safe, Blind: true, Cancel: true, Timeout: callTimeout},
+		{Name: v1alpha1.SnapshottingStep, Repeat: kind.Safe, Blind: true, Cancel: true, Timeout: snapshotTimeout},
 		{Name: v1alpha1.InstallingStep, Repeat: kind.Safe, Gated: true, Timeout: callTimeout},
 		{Name: v1alpha1.UpgradingStep, Repeat: kind.BootIDGuarded, Gated: true, Timeout: upgradeTimeout},
 	}, installed(reboot.Steps())...)
@@ -68,6 +74,9 @@ func installed(steps []kind.Step) []kind.Step {
 
 // Next implements kind.Executor.
 func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	if ofSnapshot(unit) {
+		return nextSnapshot(unit)
+	}
 	switch step := unit.Status.Step; {
 	case step == "":
 		return e.begin(scope, unit, seen)
@@ -185,6 +194,9 @@ func proof(scope kind.Scope) reboot.Proof {
 // Settle implements kind.Executor: an installed system is on the way to the next boot, so only completion is safe. A machine that is upgraded
 // by one call has nothing installed before that call.
 func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	if ofSnapshot(unit) {
+		return settleSnapshot(unit)
+	}
 	switch step := unit.Status.Step; {
 	case !unit.Status.FailureTime.IsZero():
 		return reboot.GiveUp(scope, unit, seen)
@@ -257,6 +269,8 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 	switch step { //nolint:exhaustive // The rest is the way through the reboot.
 	case v1alpha1.PullingStep:
 		return e.pull(ctx, scope, unit)
+	case v1alpha1.SnapshottingStep:
+		return kind.Outcome{}, e.snapshots.Take(ctx, scope.Cluster, scope.Guard, kind.SnapshotName(scope))
 	case v1alpha1.InstallingStep:
 		return e.install(ctx, scope, unit)
 	case v1alpha1.UpgradingStep:
@@ -267,6 +281,9 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 
 // Undo implements kind.Executor. An upgrade that was refused, whatever of, has not begun.
 func (e *Executor) Undo(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep, cause error) error {
+	if step == v1alpha1.SnapshottingStep {
+		return nil // A snapshot that comes late does no harm.
+	}
 	if step == v1alpha1.UpgradingStep && e.Classify(cause) == v1alpha1.ErrorPermanent {
 		step = v1alpha1.DrainingStep // What is left is what the drain left.
 	}
@@ -276,7 +293,7 @@ func (e *Executor) Undo(ctx context.Context, scope kind.Scope, unit kind.Unit, s
 // Classify implements kind.Executor. An installer that ended has answered: whether it runs once more is for a person to say.
 func (e *Executor) Classify(err error) v1alpha1.ErrorClass {
 	var installer *InstallerError
-	if errors.As(err, &installer) || errors.Is(err, errNoImage) {
+	if errors.As(err, &installer) || errors.Is(err, errNoImage) || errors.Is(err, kind.ErrNotStored) {
 		return v1alpha1.ErrorPermanent
 	}
 	return reboot.Classify(err)

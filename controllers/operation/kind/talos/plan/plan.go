@@ -17,8 +17,9 @@ import (
 
 // Stages of a Talos upgrade.
 const (
-	PullStage    = "Pull"
-	UpgradeStage = "Upgrade"
+	PullStage     = "Pull"
+	SnapshotStage = "Snapshot"
+	UpgradeStage  = "Upgrade"
 )
 
 // pullsAtOnce bounds how many machines pull the image at the same time: they share a registry and an uplink.
@@ -48,7 +49,17 @@ func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 		Warnings:   warnings(facts, taken),
 		Overridden: overridden,
 	}
+	if facts.Cluster.Spec.EtcdBackup != nil && changesControlPlanes(facts, taken) {
+		p.Stages = slices.Insert(p.Stages, 1, plan.Stage{Name: SnapshotStage, Whole: true})
+	}
 	return p, refused
+}
+
+// changesControlPlanes says whether a control plane is to be upgraded.
+func changesControlPlanes(facts plan.Facts, taken []*v1alpha1.TalosMachine) bool {
+	return slices.ContainsFunc(taken, func(m *v1alpha1.TalosMachine) bool {
+		return m.Spec.Role == v1alpha1.ControlPlaneRole && !(Planner{}).AtTarget(m, facts.Target)
+	})
 }
 
 // Narrow implements plan.Planner.
@@ -112,15 +123,12 @@ func oneWay(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {
 	return fmt.Sprintf("control planes get etcd %s: once all of them run it, Talos goes back only after a downgrade of etcd", target)
 }
 
-// noSnapshot warns until the hub keeps snapshots itself.
+// noSnapshot warns where the hub knows no place to store a snapshot. Where it does, it takes one before the first control plane.
 func noSnapshot(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {
-	changing := slices.ContainsFunc(taken, func(m *v1alpha1.TalosMachine) bool {
-		return m.Spec.Role == v1alpha1.ControlPlaneRole && !(Planner{}).AtTarget(m, facts.Target)
-	})
-	if !changing {
+	if facts.Cluster.Spec.EtcdBackup != nil || !changesControlPlanes(facts, taken) {
 		return ""
 	}
-	return "the hub knows of no snapshot of etcd: take one before with talosctl etcd snapshot"
+	return "no snapshot of etcd is taken before: spec.etcdBackup of the TalosCluster does not say where to store it"
 }
 
 func otherParts(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {

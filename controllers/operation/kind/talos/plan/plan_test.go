@@ -104,7 +104,40 @@ func TestCaseB23F9Plan(t *testing.T) {
 
 const newEtcd = "control planes get etcd 3.7: once all of them run it, Talos goes back only after a downgrade of etcd"
 
-const noSnapshotYet = "the hub knows of no snapshot of etcd: take one before with talosctl etcd snapshot"
+const noSnapshotYet = "no snapshot of etcd is taken before: spec.etcdBackup of the TalosCluster does not say where to store it"
+
+// Where snapshots are stored, one is taken when all is pulled and before the first control plane goes, and not for workers alone.
+func TestASnapshotIsTakenFirst(t *testing.T) {
+	stored := func(f *plan.Facts) { f.Cluster.Spec.EtcdBackup = &v1alpha1.EtcdBackupSpec{BucketURL: "s3://b"} }
+	done := func(name string) func(*plan.Facts) { return on(name, running("v1.14.1")) }
+	for name, row := range map[string]struct {
+		facts  plan.Facts
+		stages []string
+		warned bool
+	}{
+		"stored":                   {facts(stored), []string{"Pull", "Snapshot", "Upgrade"}, false},
+		"nowhere to store":         {facts(), []string{"Pull", "Upgrade"}, true},
+		"workers only":             {facts(stored, only("w-1", "w-2")), []string{"Pull", "Upgrade"}, false},
+		"control planes are there": {facts(stored, done("cp-1"), done("cp-2"), done("cp-3")), []string{"Pull", "Upgrade"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p, refusals := Planner{}.Plan(row.facts)
+			g.Expect(refusals).To(BeEmpty())
+			var stages []string
+			for _, stage := range p.Stages {
+				stages = append(stages, stage.Name)
+				g.Expect(stage.Whole).To(Equal(stage.Name == "Snapshot"))
+			}
+			g.Expect(stages).To(Equal(row.stages))
+			warned := false
+			for _, w := range p.Warnings {
+				warned = warned || w.Code == plan.NoSnapshotWarning
+			}
+			g.Expect(warned).To(Equal(row.warned))
+		})
+	}
+}
 
 func TestWarnings(t *testing.T) {
 	alone := "the only control plane reboots: the Kubernetes API of the cluster is away meanwhile"

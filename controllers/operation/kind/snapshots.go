@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kind
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"ichor.maesh.dev/hub/providers/guard"
+	"ichor.maesh.dev/hub/providers/target"
+)
+
+// Snapshots stores snapshots of etcd for operations.
+type Snapshots interface {
+	// Take stores a snapshot of the target's etcd under a name, and returns once it is stored and its hash is proved. One that is stored
+	// under that name already is left as it is: repeating the call is harmless. g is asked before anything is changed or stored.
+	Take(ctx context.Context, t target.Target, g guard.Func, name string) error
+}
+
+// SnapshotName is the name of the snapshot that an operation takes: it takes one, however often it is begun with.
+func SnapshotName(scope Scope) string {
+	_, name, _ := strings.Cut(scope.Owner, "/")
+	return name + "-" + scope.OperationID[:min(len(scope.OperationID), shortID)]
+}
+
+// shortID is how much of the ID of an operation tells it from another one of its name.
+const shortID = 8
+
+// ErrNotStored means that a snapshot is not stored, and that trying once more does not help.
+var ErrNotStored = errors.New("no snapshot of etcd is stored")
