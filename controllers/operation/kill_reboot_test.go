@@ -43,7 +43,7 @@ func prepareReboot(ctx context.Context, f *fleet, step kind.Step) {
 
 var (
 	_ = addVictim("kind talos", victim{
-		steps: stepsOf(talosupgrade.New(nil, nil, "", nil).Steps(), false), spec: upgrade, prepare: prepareReboot, expect: expectNothingTwice,
+		steps: snapshotSteps(talosupgrade.New(nil, nil, "", nil).Steps(), false), spec: upgrade, prepare: prepareReboot, expect: expectNothingTwice,
 	}.with(map[v1alpha1.OperationStep]findCall{
 		v1alpha1.PullingStep: toTalos("PullImage"), v1alpha1.InstallingStep: toTalos("InstallImage"), v1alpha1.UpgradingStep: toTalos("Upgrade"),
 	}))
