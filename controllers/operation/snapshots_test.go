@@ -14,9 +14,7 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
-	"ichor.maesh.dev/hub/providers/guard"
 	"ichor.maesh.dev/hub/providers/script"
-	"ichor.maesh.dev/hub/providers/target"
 )
 
 // backedUp says where the snapshots of the cluster are stored.
