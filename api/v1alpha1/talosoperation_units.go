@@ -48,6 +48,15 @@ const (
 
 	// UncordoningStep makes the Node schedulable again, if this operation cordoned it.
 	UncordoningStep OperationStep = "Uncordoning"
+
+	// CheckingStep has everything checked that can be before anything is changed.
+	CheckingStep OperationStep = "Checking"
+
+	// ApplyingStep brings a machine config in force without a reboot.
+	ApplyingStep OperationStep = "Applying"
+
+	// SyncingStep applies the bootstrap manifests that the control planes render.
+	SyncingStep OperationStep = "Syncing"
 )
 
 // ErrorClass says what a failed call means for the step.

@@ -124,6 +124,7 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 		Target:   s.target(),
 		Cluster:  s.Target(),
 		Machines: len(s.Machines),
+		Approved: s.Approved(),
 		Blind:    s.traits.RecordOptional && s.planFacts(r.Clock.Now()).Overridden(v1alpha1.TargetReachableGate),
 		Guard:    r.Locks.Guard(s.clusterKey(), lock.Operation(s.op)),
 	}
@@ -396,7 +397,7 @@ func unexpected(s *scope) *plan.Refusal {
 }
 
 func (s *scope) planFacts(now time.Time) plan.Facts {
-	return plan.Facts{Spec: s.op.Spec, Cluster: s.Cluster, Machines: s.Machines, Target: s.target(), Observed: now}
+	return plan.Facts{Spec: s.op.Spec, Cluster: s.Cluster, Machines: s.Machines, Target: s.target(), Observed: now, CAPICluster: s.CAPICluster}
 }
 
 // adopt makes the operation belong to its Cluster, so that it is found, moved and collected with it.

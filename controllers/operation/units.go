@@ -119,7 +119,7 @@ func (r *Reconciler) apply(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus,
 			s.park(unit, now)
 			return
 		}
-		s.finish(unit, stage, now)
+		s.finish(unit, stage, action.Message, now)
 	case kind.Park:
 		s.park(unit, now)
 	case kind.Fail:
@@ -138,7 +138,7 @@ func (r *Reconciler) pass(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 	in := gate.Input{
 		Entering: entering,
 		Cluster:  s.Cluster, Machines: s.Approved(), Machine: s.Machine(unit.Name), View: view,
-		Away: s.away(stage), MaxUnavailable: s.maxUnavailable(), Overrides: s.op.Spec.Overrides, Traits: s.traits,
+		KeepsEtcd: stage.KeepsEtcd, Away: s.away(stage), MaxUnavailable: s.maxUnavailable(), Overrides: s.op.Spec.Overrides, Traits: s.traits,
 	}
 	var wait gate.Wait
 	switch {
@@ -298,11 +298,14 @@ func leave(unit *v1alpha1.UnitStatus, now time.Time) {
 	}
 }
 
-// finish ends a unit's stage.
-func (s *scope) finish(unit v1alpha1.UnitStatus, stage plan.Stage, now time.Time) {
+// finish ends a unit's stage, with what is worth knowing of it.
+func (s *scope) finish(unit v1alpha1.UnitStatus, stage plan.Stage, found string, now time.Time) {
 	leave(&unit, now)
 	unit.CompletedStage = stage.Name
-	unit.Step, unit.Outcome, unit.Message, unit.StepStartTime, unit.UnknownSince = "", nil, "", metav1.Time{}, metav1.Time{}
+	unit.Step, unit.Outcome, unit.Message, unit.StepStartTime, unit.UnknownSince = "", nil, shorten(found), metav1.Time{}, metav1.Time{}
+	if found != "" {
+		s.event(v1alpha1.FoundEvent, "Run", "%s: %s", unit.Name, found)
+	}
 	if stage.Name == s.lastStageOf(unit.Name) {
 		unit.Phase = v1alpha1.UnitCompleted
 		s.event(v1alpha1.MachineCompletedEvent, "Run", "%s is done", unit.Name)

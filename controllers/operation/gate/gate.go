@@ -61,6 +61,9 @@ type Input struct {
 	// Entering is set when the machine is about to be begun with, and not when it is about to be rebooted.
 	Entering bool
 
+	// KeepsEtcd is set when the machine's etcd member stays where it is.
+	KeepsEtcd bool
+
 	// View is what the target looks like now.
 	View View
 
@@ -146,7 +149,7 @@ func targetReachable(in Input) string {
 	return ""
 }
 
-// etcdHealthy asks whether etcd is well, and stays so without the chosen member.
+// etcdHealthy asks whether etcd is well, and stays so without the chosen member, if that goes.
 func etcdHealthy(in Input) string {
 	if in.Machine.Spec.Role != v1alpha1.ControlPlaneRole {
 		return ""
@@ -155,7 +158,7 @@ func etcdHealthy(in Input) string {
 		return trouble
 	}
 	members := len(controlPlanes(in.Machines))
-	if quorum := members/2 + 1; members > 1 && members-1 < quorum {
+	if quorum := members/2 + 1; members > 1 && members-1 < quorum && !in.KeepsEtcd {
 		return fmt.Sprintf("etcd has %d members and needs %d of them", members, quorum)
 	}
 	return ""

@@ -66,6 +66,9 @@ type Scope struct {
 	// Machines counts the machines of the target.
 	Machines int
 
+	// Approved are the machines of the target that the hub may touch, for stages that are about all of them.
+	Approved []*v1alpha1.TalosMachine
+
 	// Blind lets machines go although the Kubernetes API does not tell of them: somebody has overridden gate TargetReachable.
 	Blind bool
 
@@ -189,7 +192,7 @@ type Action struct {
 	// Reason names a gate, for a wait that is one.
 	Reason string
 
-	// Message says what is waited for, or what failed. It is the same for the same state.
+	// Message says what is waited for, what failed, or what a stage that is done has found. It is the same for the same state.
 	Message string
 }
 

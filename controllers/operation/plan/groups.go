@@ -58,7 +58,7 @@ func (p Plan) LiveGates(cluster *v1alpha1.TalosCluster, machines []*v1alpha1.Tal
 		judged bool
 	}{
 		{v1alpha1.WaitingForWindowReason, len(cluster.Spec.MaintenanceWindows) > 0},
-		{v1alpha1.ControlPlaneTransitioningReason, len(controlPlanes) > 0},
+		{v1alpha1.ControlPlaneTransitioningReason, len(controlPlanes) > 0 && !p.KeepsEtcd()},
 		{v1alpha1.TargetOwnedGate, true},
 		{v1alpha1.MachinesDiscoveredGate, true},
 		{v1alpha1.TargetReachableGate, true},

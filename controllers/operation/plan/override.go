@@ -17,7 +17,9 @@ var bypassed = map[string]string{
 }
 
 // refusable are the gates that refuse and may be overridden; a plan lists those that it bypasses.
-var refusable = map[string]bool{v1alpha1.TalosVersionPathGate: true, v1alpha1.KubernetesPairingGate: true}
+var refusable = map[string]bool{
+	v1alpha1.TalosVersionPathGate: true, v1alpha1.KubernetesPairingGate: true, v1alpha1.CiliumPairingGate: true, v1alpha1.RemovedAPIsGate: true,
+}
 
 // MayBypassWait says whether a gate that waits may be overridden: what it guards is the room that a cluster has, and never etcd's quorum.
 // A cluster whose Kubernetes API is down is for those kinds alone that may bring it back.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"ichor.maesh.dev/hub/api/v1alpha1"
 )
 
@@ -49,6 +51,9 @@ type Facts struct {
 	Machines []v1alpha1.TalosMachine
 	Target   v1alpha1.OperationTarget
 	Observed time.Time
+
+	// CAPICluster is the Cluster of the same name, nil if there is none.
+	CAPICluster *clusterv1.Cluster
 }
 
 // Approved are the machines of the facts that the hub may touch.
@@ -119,6 +124,11 @@ func (p Plan) DisruptedControlPlanes(machines []*v1alpha1.TalosMachine) []string
 	return p.disrupted(machines, v1alpha1.ControlPlaneRole)
 }
 
+// KeepsEtcd says whether no stage takes an etcd member away.
+func (p Plan) KeepsEtcd() bool {
+	return !slices.ContainsFunc(p.Stages, func(stage Stage) bool { return stage.Disruptive && !stage.KeepsEtcd })
+}
+
 // disrupted are the machines of a role that the plan takes away, in order.
 func (p Plan) disrupted(machines []*v1alpha1.TalosMachine, role v1alpha1.MachineRole) []string {
 	roles := map[string]v1alpha1.MachineRole{}
@@ -151,6 +161,10 @@ type Stage struct {
 
 	// Disruptive stages take machines away: gates and the budget of unavailable machines apply.
 	Disruptive bool
+
+	// KeepsEtcd stages disrupt machines and leave their etcd members alone: etcd has to be well, and need not do without a member. An even
+	// number of control planes does not hold them, either.
+	KeepsEtcd bool
 
 	// Unsafe stages must not be left half-way by anybody: from their beginning until the next stage that is safe, the target is this
 	// operation's alone, whatever becomes of its lock.

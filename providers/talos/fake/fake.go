@@ -27,14 +27,19 @@ type Talos struct {
 	// Rebooted is called after a machine has booted, if it is set.
 	Rebooted func(address string, now talos.Machine)
 
-	mu       sync.Mutex
-	machines map[string]*machine
+	// Applied is called after a machine has taken a config in force, if it is set: what the machine runs lives here.
+	Applied func(address string, data []byte)
+
+	mu        sync.Mutex
+	machines  map[string]*machine
+	manifests []map[string]any
 }
 
 type machine struct {
 	facts     talos.Machine
 	etcd      *talos.Etcd
 	config    talos.Config
+	runs      talos.Kubernetes
 	installed string
 	exitCode  int32
 	fallsBack bool
@@ -170,18 +175,31 @@ func (c *client) Members(context.Context) ([]talos.Member, error) {
 
 // change carries out a call that changes a machine: the guard first, then the script, then the effect.
 func (c *client) change(ctx context.Context, call, address string, effect func(*machine) error) error {
+	return c.changed(ctx, call, address, effect, func() {})
+}
+
+// changed is change, and calls then as a part of the effect, without holding anything.
+func (c *client) changed(ctx context.Context, call, address string, effect func(*machine) error, then func()) error {
 	if err := guard.Check(guard.With(ctx, c.guard), call); err != nil {
 		return err
 	}
 	return c.Run(ctx, call, address, func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		m, err := c.find(address)
-		if err != nil {
+		if err := c.affect(address, effect); err != nil {
 			return err
 		}
-		return effect(m)
+		then()
+		return nil
 	})
+}
+
+func (c *client) affect(address string, effect func(*machine) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, err := c.find(address)
+	if err != nil {
+		return err
+	}
+	return effect(m)
 }
 
 func (c *client) PullImage(ctx context.Context, address, image string) (string, error) {
