@@ -12,6 +12,7 @@ import (
 var bypassed = map[string]string{
 	v1alpha1.ControlPlanesReadyGate:          "control planes are taken away although others are not ready",
 	v1alpha1.WorkersAvailableGate:            "workers are taken away although as many as spec.maxUnavailable allows are away already",
+	v1alpha1.NodesReadyGate:                  "the upgrade begins although Nodes or pods of the control plane are not ready",
 	v1alpha1.ControlPlaneTransitioningReason: "control planes are taken away although a change of their number may be under way",
 	v1alpha1.TargetReachableGate:             "a machine goes away without a drain, and need not prove that its Node is back, while the Kubernetes API does not answer",
 }

@@ -25,6 +25,18 @@ const (
 	// HostnameMayChangeWarning warns of machines that may come back under another name.
 	HostnameMayChangeWarning = "HostnameMayChange"
 
+	// TwoControlPlanesWarning warns that etcd cannot lose a member.
+	TwoControlPlanesWarning = "TwoControlPlanes"
+
+	// DrainsNodesWarning warns of Nodes that are drained although their machines stay up.
+	DrainsNodesWarning = "DrainsNodes"
+
+	// ManifestsChangeWarning warns of objects in the cluster that are applied anew.
+	ManifestsChangeWarning = "ManifestsChange"
+
+	// KubeletsStayBehindWarning warns of kubelets that keep their version.
+	KubeletsStayBehindWarning = "KubeletsStayBehind"
+
 	// GateOverriddenWarning says what an override skips.
 	GateOverriddenWarning = "GateOverridden"
 
