@@ -57,6 +57,9 @@ const (
 
 	// SyncingStep applies the bootstrap manifests that the control planes render.
 	SyncingStep OperationStep = "Syncing"
+
+	// RollingOutStep waits until the workloads of the bootstrap manifests run as they were applied.
+	RollingOutStep OperationStep = "RollingOut"
 )
 
 // ErrorClass says what a failed call means for the step.

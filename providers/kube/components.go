@@ -99,6 +99,9 @@ type Workload struct {
 	// Images are those of its containers, in order.
 	Images []string
 
+	// Owner is who else keeps it as it is, such as a release of Helm; empty if nobody does.
+	Owner string
+
 	// Waiting says what its rollout waits for; empty once all its pods are those of now and available.
 	Waiting string
 }
@@ -118,7 +121,7 @@ func (c *connection) Workload(ctx context.Context, kind, namespace, name string)
 			return nil, absent(err, "DaemonSet %s/%s", namespace, name)
 		}
 		status := set.Status
-		found.Images = imagesOf(set.Spec.Template.Spec)
+		found.Images, found.Owner = imagesOf(set.Spec.Template.Spec), ownerOf(set, kind)
 		found.Waiting = rollout(set.Generation <= status.ObservedGeneration, status.UpdatedNumberScheduled, status.NumberAvailable, status.DesiredNumberScheduled)
 	case DeploymentKind:
 		deployment, err := c.clients.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -129,7 +132,7 @@ func (c *connection) Workload(ctx context.Context, kind, namespace, name string)
 		if deployment.Spec.Replicas != nil {
 			wanted = *deployment.Spec.Replicas
 		}
-		found.Images = imagesOf(deployment.Spec.Template.Spec)
+		found.Images, found.Owner = imagesOf(deployment.Spec.Template.Spec), ownerOf(deployment, kind)
 		found.Waiting = rollout(deployment.Generation <= status.ObservedGeneration, status.UpdatedReplicas, status.AvailableReplicas, wanted)
 	default:
 		return nil, fmt.Errorf("kind %q is no workload: it is %s or %s", kind, DaemonSetKind, DeploymentKind)

@@ -262,12 +262,16 @@ func decoded(data []byte) (*unstructured.Unstructured, error) {
 	return object, object.UnmarshalJSON(data)
 }
 
-// owner names who else keeps an object; empty if nobody does.
+// owner names who else keeps an object; empty if nobody does, or there is none.
 func owner(object *unstructured.Unstructured) string {
 	if object == nil {
 		return ""
 	}
-	if who := cmp.Or(tracked.ByGit(object, object.GetKind()), tracked.ByHelm(object)); who != "" {
+	return ownerOf(object, object.GetKind())
+}
+
+func ownerOf(object metav1.Object, kind string) string {
+	if who := cmp.Or(tracked.ByGit(object, kind), tracked.ByHelm(object)); who != "" {
 		return who
 	}
 	if inventory := object.GetAnnotations()[inventoryAnnotation]; inventory != "" && inventory != constants.KubernetesBootstrapManifestsInventoryName {

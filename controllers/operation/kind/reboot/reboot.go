@@ -90,21 +90,44 @@ func leads(seen kind.Observation) bool {
 	return seen.Etcd != nil && len(seen.Etcd.Members) > 1 && seen.Etcd.Leader == seen.Etcd.MemberID
 }
 
-// leave empties a machine. In a cluster of one machine neither pods nor replicas have anywhere to go.
+// leave empties a machine, and asks for its reboot.
 func leave(scope kind.Scope, unit kind.Unit, seen kind.Observation, way Way) kind.Action {
-	if scope.Machines == 1 {
+	if scope.Machines == 1 || goesBlind(scope, seen) {
 		return askForReboot(scope, unit, seen, way)
+	}
+	return Empty(scope, seen, kind.Action{})
+}
+
+// Empty is the first action of who empties a machine, and then does what needs it empty. In a cluster of one machine neither pods nor replicas
+// have anywhere to go.
+func Empty(scope kind.Scope, seen kind.Observation, then kind.Action) kind.Action {
+	if scope.Machines == 1 {
+		return then
 	}
 	if wait := sightless(scope, seen); wait != nil {
 		return *wait
-	}
-	if goesBlind(scope, seen) {
-		return askForReboot(scope, unit, seen, way)
 	}
 	if seen.Storage.Replicas > 0 {
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.EvacuatingStep}
 	}
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.DrainingStep}
+}
+
+// Emptied does then on a machine that is cordoned and holds no replicas, and sees to that where somebody has changed it meanwhile.
+func Emptied(scope kind.Scope, seen kind.Observation, then kind.Action) kind.Action {
+	if scope.Machines == 1 {
+		return then
+	}
+	wait := sightless(scope, seen)
+	switch {
+	case wait != nil:
+		return *wait
+	case seen.Storage.Replicas > 0:
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.EvacuatingStep}
+	case seen.Node != nil && !seen.Node.Unschedulable:
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.DrainingStep}
+	}
+	return then
 }
 
 // goesBlind says whether a machine may go although the Kubernetes API does not tell of its Node.
@@ -130,20 +153,9 @@ func askForReboot(scope kind.Scope, unit kind.Unit, seen kind.Observation, way W
 	if seen.TalosTrouble != "" {
 		return kind.Unreachable(unit, seen.TalosTrouble)
 	}
-	if scope.Machines > 1 {
-		wait := sightless(scope, seen)
-		switch {
-		case wait != nil:
-			return *wait
-		case seen.Storage.Replicas > 0:
-			return kind.Action{Verdict: kind.Call, Step: v1alpha1.EvacuatingStep}
-		case seen.Node != nil && !seen.Node.Unschedulable:
-			return kind.Action{Verdict: kind.Call, Step: v1alpha1.DrainingStep}
-		}
-	}
-	return kind.Action{
+	return Emptied(scope, seen, kind.Action{
 		Verdict: kind.Call, Step: way.step(), PreRebootBootID: seen.Talos.BootID, NodeName: unit.Machine.Status.NodeName, Image: way.Image,
-	}
+	})
 }
 
 // Next decides what comes after a step of the sequence.
