@@ -266,17 +266,19 @@ func (s *scope) unit(name string) v1alpha1.UnitStatus {
 	return v1alpha1.UnitStatus{Name: name, Phase: v1alpha1.UnitInProgress}
 }
 
-// put writes a unit into status.
+// put writes a unit into status: over what is known of it, or among the units of its kind.
 func (s *scope) put(unit v1alpha1.UnitStatus) {
+	for _, list := range [][]v1alpha1.UnitStatus{s.op.Status.Machines, s.op.Status.Units} {
+		for i := range list {
+			if list[i].Name == unit.Name {
+				list[i] = unit
+				return
+			}
+		}
+	}
 	list := &s.op.Status.Machines
 	if slices.ContainsFunc(s.stages, func(stage plan.Stage) bool { return stage.Whole && stage.Name == unit.Name }) {
 		list = &s.op.Status.Units
-	}
-	for i := range *list {
-		if (*list)[i].Name == unit.Name {
-			(*list)[i] = unit
-			return
-		}
 	}
 	*list = append(*list, unit)
 }

@@ -40,6 +40,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
 	"ichor.maesh.dev/hub/hub/scheme"
@@ -89,6 +90,9 @@ type fleet struct {
 	deadlines map[v1alpha1.OperationStep]time.Duration
 	lease     flakyLease
 
+	// crashing is a part of the images that do not start; empty if all do.
+	crashing string
+
 	// client is what a hub gets of the management API; nil means all of it.
 	client func(client.Client) client.Client
 }
@@ -126,6 +130,8 @@ func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{
 		v1alpha1.TalosKind: talosupgrade.New(f.talos, f.kube, "factory.example"),
 		v1alpha1.NodeKind:  node.New(f.talos, f.kube),
+
+		v1alpha1.KubernetesKind: kubernetes.New(f.talos, f.kube),
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}
 	Expect(admin.Create(ctx, namespace)).To(Succeed())

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -339,9 +340,17 @@ func (s *scope) fail(unit v1alpha1.UnitStatus, action kind.Action, now time.Time
 	unit.FailureTime, unit.RetryStep = metav1.NewTime(now), action.RetryStep
 	s.put(unit)
 	if s.op.Status.FailureReason == "" {
-		s.op.Status.FailureReason = shorten(fmt.Sprintf("machine %s: %s", unit.Name, words))
+		s.op.Status.FailureReason = shorten(fmt.Sprintf("%s: %s", s.titled(unit), words))
 	}
-	s.event(v1alpha1.StepFailedReason, "Run", "machine %s: %s", unit.Name, words)
+	s.event(v1alpha1.StepFailedReason, "Run", "%s: %s", s.titled(unit), words)
+}
+
+// titled names a unit with what it is: a machine, or a stage without machines.
+func (s *scope) titled(unit v1alpha1.UnitStatus) string {
+	if slices.ContainsFunc(s.stages, func(stage plan.Stage) bool { return stage.Whole && stage.Name == unit.Name }) {
+		return "stage " + unit.Name
+	}
+	return "machine " + unit.Name
 }
 
 // start makes the call that a unit's claim announces.

@@ -200,7 +200,7 @@ func checkAPIs(ctx context.Context, scope kind.Scope, reader kube.Reader, from s
 	if len(asked) == 0 {
 		return nil
 	}
-	return finding("%s: an API server was asked for %s%s, which v%s does not serve any more; if who asked is gone: start anew with --override %[1]s=REASON",
+	return finding("%s: %s%s is asked for, and gone from v%s on; if who asked is gone as well: a new operation with --override %[1]s=REASON",
 		v1alpha1.RemovedAPIsGate, asked[0], andMore(len(asked)-1), asked[0].RemovedIn)
 }
 
