@@ -441,6 +441,9 @@ func clusterPaused(cluster *clusterv1.Cluster) bool {
 }
 
 func describe(t v1alpha1.OperationTarget) string {
+	if t.KubernetesVersion != "" {
+		return "Kubernetes " + t.KubernetesVersion
+	}
 	if t.TalosVersion == "" {
 		return "no Talos version"
 	}

@@ -32,6 +32,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
 	"ichor.maesh.dev/hub/controllers/remediation"
@@ -205,6 +206,8 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 		Executors: map[v1alpha1.OperationKind]kind.Executor{
 			v1alpha1.TalosKind: talosupgrade.New(talosPool, kubePool, o.ImageFactory),
 			v1alpha1.NodeKind:  node.New(talosPool, kubePool),
+
+			v1alpha1.KubernetesKind: kubernetes.New(talosPool, kubePool),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,

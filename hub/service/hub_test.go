@@ -191,7 +191,9 @@ func TestHubSaysHowToSignInNow(t *testing.T) {
 		g.Expect(answer.Msg.GetVersion()).To(Equal("v1"))
 		g.Expect(answer.Msg.GetOldestClient()).NotTo(BeEmpty(), "or no client is too old to write")
 		g.Expect(answer.Msg.GetSignIn().GetToken()).To(BeTrue())
-		g.Expect(answer.Msg.GetKinds()).To(Equal([]pb.OperationKind{pb.OperationKind_OPERATION_KIND_TALOS, pb.OperationKind_OPERATION_KIND_NODE}))
+		g.Expect(answer.Msg.GetKinds()).To(Equal([]pb.OperationKind{
+			pb.OperationKind_OPERATION_KIND_TALOS, pb.OperationKind_OPERATION_KIND_KUBERNETES, pb.OperationKind_OPERATION_KIND_NODE,
+		}))
 	}
 	g.Expect(asked).To(Equal(2))
 	g.Expect(s.Hub.GetSignIn()).To(BeNil())

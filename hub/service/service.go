@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	kubernetesplan "ichor.maesh.dev/hub/controllers/operation/kind/kubernetes/plan"
 	nodeplan "ichor.maesh.dev/hub/controllers/operation/kind/node/plan"
 	talosplan "ichor.maesh.dev/hub/controllers/operation/kind/talos/plan"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
@@ -26,6 +27,8 @@ import (
 var planners = map[v1alpha1.OperationKind]plan.Planner{
 	v1alpha1.TalosKind: talosplan.Planner{},
 	v1alpha1.NodeKind:  nodeplan.Planner{},
+
+	v1alpha1.KubernetesKind: kubernetesplan.Planner{},
 }
 
 // Service acts on the management API as one user.

@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -16,7 +17,7 @@ func (s *Start) Command() string {
 	if node := s.Spec.Node; node != nil {
 		words = append(words, "node", actionWord(node.Action), node.Machine)
 	} else {
-		words = append(words, "upgrade", string(s.Spec.Kind), s.Plan.Target.TalosVersion)
+		words = append(words, "upgrade", string(s.Spec.Kind), cmp.Or(s.Plan.Target.TalosVersion, s.Plan.Target.KubernetesVersion))
 	}
 	words = append(words, "--namespace", s.Order.Cluster.Namespace, "--cluster", s.Spec.ClusterName)
 	if node := s.Spec.Node; node != nil && node.RebootMode != "" {

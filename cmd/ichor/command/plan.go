@@ -36,7 +36,7 @@ func (a *app) printDocumentLine(message proto.Message) error {
 func (a *app) showPlan(w io.Writer, plan *pb.Plan, wanted *pb.OperationOrder) {
 	fmt.Fprintf(w, "Cluster %s on %s: %s%s\n", a.named(plan.GetCluster()), a.connection.where, purpose(plan, wanted), effect(plan.GetEffect()))
 	for i, stage := range plan.GetStages() {
-		fmt.Fprintf(w, "  %d. %s%s\n", i+1, stage.GetName(), stageNote(stage))
+		fmt.Fprintf(w, "  %d. %s%s\n", i+1, stage.GetName(), stageNote(stage, plan.GetEffect()))
 		for j, g := range stage.GetGroups() {
 			showGroup(w, j+1, g)
 		}
@@ -84,6 +84,9 @@ func purpose(plan *pb.Plan, wanted *pb.OperationOrder) string {
 	if version := plan.GetTarget().GetTalosVersion(); plan.GetKind() == pb.OperationKind_OPERATION_KIND_TALOS && version != "" {
 		return "upgrade Talos to " + version
 	}
+	if version := plan.GetTarget().GetKubernetesVersion(); plan.GetKind() == pb.OperationKind_OPERATION_KIND_KUBERNETES && version != "" {
+		return "upgrade Kubernetes to " + version
+	}
 	return follow.KindName(plan.GetKind())
 }
 
@@ -102,7 +105,7 @@ func effect(e pb.Effect) string {
 }
 
 // stageNote says how the machines of a stage go.
-func stageNote(stage *pb.PlanStage) string {
+func stageNote(stage *pb.PlanStage, worst pb.Effect) string {
 	machines := 0
 	for _, g := range stage.GetGroups() {
 		machines += len(g.GetMachines())
@@ -117,7 +120,10 @@ func stageNote(stage *pb.PlanStage) string {
 	default:
 		note = fmt.Sprintf(", in %d groups one after the other", groups)
 	}
-	if stage.GetDisruptive() {
+	switch {
+	case stage.GetDisruptive() && worst == pb.Effect_EFFECT_RESTART_COMPONENTS:
+		return ": restarts components" + note
+	case stage.GetDisruptive():
 		return ": takes machines away" + note
 	}
 	return note

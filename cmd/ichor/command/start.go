@@ -101,8 +101,11 @@ func (a *app) orderCommand(o *order, run func(context.Context, *pb.OperationOrde
 }
 
 func newUpgradeCommand(a *app) *cobra.Command {
-	return group("upgrade", "Upgrade a cluster", nil, a.startCommand(a.talosOrder("talos VERSION", `  ichor upgrade talos v1.14.1 --cluster prod-1 --follow
-  ichor upgrade talos 1.14.1 --cluster prod-1 --max-unavailable 25% --yes`)))
+	return group("upgrade", "Upgrade a cluster", nil,
+		a.startCommand(a.talosOrder("talos VERSION", `  ichor upgrade talos v1.14.1 --cluster prod-1 --follow
+  ichor upgrade talos 1.14.1 --cluster prod-1 --max-unavailable 25% --yes`)),
+		a.startCommand(a.kubernetesOrder("kubernetes VERSION", `  ichor upgrade kubernetes v1.36.2 --cluster prod-1 --follow
+  ichor upgrade kubernetes 1.36.2 --cluster prod-1 --max-unavailable 25% --yes`)))
 }
 
 func newNodeCommand(a *app) *cobra.Command {
@@ -112,7 +115,10 @@ func newNodeCommand(a *app) *cobra.Command {
 // newPlanCommand has a command for each order, that shows what it would do.
 func newPlanCommand(a *app) *cobra.Command {
 	var children []*cobra.Command
-	for _, o := range []*order{a.talosOrder("talos VERSION", "  ichor operation plan talos v1.14.1 --cluster prod-1"), a.rebootOrder("reboot MACHINE")} {
+	for _, o := range []*order{
+		a.talosOrder("talos VERSION", "  ichor operation plan talos v1.14.1 --cluster prod-1"),
+		a.kubernetesOrder("kubernetes VERSION", "  ichor operation plan kubernetes v1.36.2 --cluster prod-1"), a.rebootOrder("reboot MACHINE"),
+	} {
 		o.short = "Show what this would do: " + o.short
 		children = append(children, a.orderCommand(o, a.plan))
 	}

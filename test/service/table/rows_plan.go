@@ -26,8 +26,8 @@ func orders() []Row {
 		return reboot("c1-w-1", func(o *pb.OperationOrder) { change(o.GetParameters().GetNode()) })
 	}
 	return []Row{
-		invalid("order/nothing", "order.kind is missing: this hub runs node, talos", plan(nil)),
-		invalid("order/a kind that this hub does not run", `order.kind "ca-rotation": this hub runs node, talos`,
+		invalid("order/nothing", "order.kind is missing: this hub runs kubernetes, node, talos", plan(nil)),
+		invalid("order/a kind that this hub does not run", `order.kind "ca-rotation": this hub runs kubernetes, node, talos`,
 			plan(upgrade(func(o *pb.OperationOrder) { o.Kind = pb.OperationKind_OPERATION_KIND_CA_ROTATION }))),
 		invalid("order/no namespace", "order.cluster.namespace is missing: the namespace of the object",
 			plan(upgrade(func(o *pb.OperationOrder) { o.Cluster.Namespace = "" }))),
