@@ -311,7 +311,9 @@ func TestConditions(t *testing.T) {
 			map[string]state{"SpecInSync": {"True", "InSync", ""}},
 		},
 		"the spec asks for the Kubernetes that runs": {
-			func(f *targets.Facts, p *probe) { f.Cluster.Spec.KubernetesVersion = runsKubernetes(f, p, "v1.35.2", "v1.35.2") },
+			func(f *targets.Facts, p *probe) {
+				f.Cluster.Spec.KubernetesVersion = runsKubernetes(f, p, "v1.35.2", "v1.35.2")
+			},
 			map[string]state{"SpecInSync": {"True", "InSync", ""}},
 		},
 		"the spec asks for another Kubernetes": {

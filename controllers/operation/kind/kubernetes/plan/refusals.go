@@ -33,9 +33,13 @@ func refusals(facts plan.Facts, taken []*v1alpha1.TalosMachine) (refused, overri
 			Help:    fmt.Sprintf("see what keeps them from being found: ichor cluster get %s", facts.Cluster.Name),
 		}}, nil
 	}
+	if list := slices.Concat(
+		owned(facts, taken), // Cluster API would undo it, or replace the machines for it.
+		path(facts, taken),  // API servers go one minor version at a time, and never back.
+	); len(list) > 0 {
+		return list, nil // What else is wrong with a version that nobody can have does not help.
+	}
 	for _, check := range []func(plan.Facts, []*v1alpha1.TalosMachine) []plan.Refusal{
-		owned,      // Cluster API would undo it, or replace the machines for it.
-		path,       // API servers go one minor version at a time, and never back.
 		kubelets,   // A kubelet is never newer than an API server, nor much older.
 		talosFit,   // Talos has to know how to run it.
 		ciliumFit,  // And the network has to go with it.
