@@ -181,9 +181,18 @@ func (s *manifestSync) pruneOne(ctx context.Context, key objectKey) (*ManifestCh
 		change.Diff, err = diff(live, nil)
 		return change, err
 	}
-	err = s.clients.Discovery().RESTClient().Delete().AbsPath(path).
-		Body(&metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: metav1.NewUIDPreconditions(string(live.GetUID()))}).Do(ctx).Error()
-	return change, ignoreAbsent(err)
+	return change, ignoreAbsent(s.delete(ctx, path, live))
+}
+
+// delete deletes what was looked at, and nothing that has taken its place meanwhile.
+func (s *manifestSync) delete(ctx context.Context, path string, live *unstructured.Unstructured) error {
+	options := metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: metav1.NewUIDPreconditions(string(live.GetUID()))}
+	options.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("DeleteOptions"))
+	body, err := json.Marshal(options)
+	if err != nil {
+		return err
+	}
+	return s.clients.Discovery().RESTClient().Delete().AbsPath(path).SetHeader("Content-Type", jsonType).Body(body).Do(ctx).Error()
 }
 
 var background = metav1.DeletePropagationBackground

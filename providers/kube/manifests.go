@@ -146,7 +146,7 @@ func (s *manifestSync) bring(ctx context.Context, object *unstructured.Unstructu
 		change.Action = ManifestSkipped
 		return change, nil
 	}
-	if s.keeps {
+	if s.keeps || inInventory(live) { // What is in one stays there, whoever keeps that.
 		annotations := object.GetAnnotations()
 		if annotations == nil {
 			annotations = map[string]string{}
@@ -172,6 +172,10 @@ func (s *manifestSync) bring(ctx context.Context, object *unstructured.Unstructu
 		change.Action = ManifestConfigured
 	}
 	return change, err
+}
+
+func inInventory(object *unstructured.Unstructured) bool {
+	return object != nil && object.GetAnnotations()[inventoryAnnotation] == constants.KubernetesBootstrapManifestsInventoryName
 }
 
 // path is where the API server has an object.
