@@ -17,7 +17,7 @@ import (
 
 // Rows are all requests of the table.
 func Rows() []Row {
-	return slices.Concat(orders(), plans(), creates(), keys(), rights(), idle(), bounds(), steers(), machines(), imports(), forgets(), lists(), gets(), watches())
+	return slices.Concat(orders(), plans(), creates(), keys(), rights(), idle(), bounds(), steers(), machines(), imports(), forgets(), kubernetes(), lists(), gets(), watches())
 }
 
 // ref names an object of the world.
