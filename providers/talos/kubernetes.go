@@ -5,6 +5,7 @@ package talos
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -102,7 +103,7 @@ func componentOf(rendered map[string]any) (Component, error) {
 		return Component{}, err
 	}
 	if len(pod.Spec.Containers) == 0 {
-		return Component{}, fmt.Errorf("it has no container")
+		return Component{}, errors.New("it has no container")
 	}
 	container := pod.Spec.Containers[0]
 	return Component{

@@ -158,7 +158,10 @@ func etcdHealthy(in Input) string {
 		return trouble
 	}
 	members := len(controlPlanes(in.Machines))
-	if quorum := members/2 + 1; members > 1 && members-1 < quorum && !in.KeepsEtcd {
+	if in.KeepsEtcd {
+		return ""
+	}
+	if quorum := members/2 + 1; members > 1 && members-1 < quorum {
 		return fmt.Sprintf("etcd has %d members and needs %d of them", members, quorum)
 	}
 	return ""

@@ -87,7 +87,8 @@ func readMachine(ctx context.Context, reader talos.Reader, unit kind.Unit) (look
 	if err != nil {
 		return look{}, talos.Config{}, err
 	}
-	if found.read(config); found.configTrouble != "" {
+	found.read(config)
+	if found.configTrouble != "" {
 		return look{}, talos.Config{}, finding("%s", found.configTrouble)
 	}
 	return found, config, nil

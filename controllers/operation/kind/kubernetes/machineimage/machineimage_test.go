@@ -12,16 +12,16 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
-	. "ichor.maesh.dev/hub/controllers/operation/kind/kubernetes/machineimage"
+	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes/machineimage"
 )
 
 // images are where machinery finds what a config says of each component.
-var images = map[Component]func(config.Config) string{
-	APIServer:         func(c config.Config) string { return c.K8sAPIServerConfig().Image() },
-	ControllerManager: func(c config.Config) string { return c.K8sControllerManagerConfig().Image() },
-	Scheduler:         func(c config.Config) string { return c.K8sSchedulerConfig().Image() },
-	Proxy:             func(c config.Config) string { return c.K8sProxyConfig().Image() },
-	Kubelet:           func(c config.Config) string { return c.K8sKubeletConfig().Image() },
+var images = map[machineimage.Component]func(config.Config) string{
+	machineimage.APIServer:         func(c config.Config) string { return c.K8sAPIServerConfig().Image() },
+	machineimage.ControllerManager: func(c config.Config) string { return c.K8sControllerManagerConfig().Image() },
+	machineimage.Scheduler:         func(c config.Config) string { return c.K8sSchedulerConfig().Image() },
+	machineimage.Proxy:             func(c config.Config) string { return c.K8sProxyConfig().Image() },
+	machineimage.Kubelet:           func(c config.Config) string { return c.K8sKubeletConfig().Image() },
 }
 
 // generated is the config of a control plane as a version of Talos makes it.
@@ -42,13 +42,13 @@ func TestSetChangesOneImageOnly(t *testing.T) {
 			t.Run(form+"/"+string(component), func(t *testing.T) {
 				g := NewWithT(t)
 				before := generated(g, contract)
-				was, err := Read(before, component)
+				was, err := machineimage.Read(before, component)
 				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(was).To(Equal(Setting{Image: read(load(g, before))}))
+				g.Expect(was).To(Equal(machineimage.Setting{Image: read(load(g, before))}))
 				g.Expect(was.Image).To(HaveSuffix(string(component) + ":v1.35.2"))
 
 				wanted := strings.Replace(was.Image, "v1.35.2", "v1.36.1", 1)
-				after, err := Set(before, component, wanted)
+				after, err := machineimage.Set(before, component, wanted)
 				g.Expect(err).NotTo(HaveOccurred())
 				for other, image := range images {
 					if other == component {
@@ -57,7 +57,7 @@ func TestSetChangesOneImageOnly(t *testing.T) {
 						g.Expect(image(load(g, after))).To(Equal(image(load(g, before))))
 					}
 				}
-				back, err := Set(after, component, was.Image)
+				back, err := machineimage.Set(after, component, was.Image)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(load(g, back).RedactSecrets("x").Bytes()).To(Equal(must(g, load(g, before).RedactSecrets("x").Bytes)))
 			})
@@ -80,22 +80,22 @@ func must(g *WithT, call func() ([]byte, error)) []byte {
 func TestRead(t *testing.T) {
 	for name, row := range map[string]struct {
 		config string
-		of     Component
-		want   Setting
+		of     machineimage.Component
+		want   machineimage.Setting
 	}{
-		"nothing":                 {"version: v1alpha1\n", APIServer, Setting{}},
-		"an empty one":            {"version: v1alpha1\ncluster:\n    apiServer: {}\n", APIServer, Setting{}},
-		"no value":                {"cluster:\n    apiServer:\n", APIServer, Setting{}},
-		"an image":                {"cluster:\n    apiServer:\n        image: r/a:v1\n", APIServer, Setting{Image: "r/a:v1"}},
-		"a document wins":         {"cluster:\n    apiServer:\n        image: r/a:v1\n---\napiVersion: v1alpha1\nkind: KubeAPIServerConfig\nimage: r/a:v2\n", APIServer, Setting{Image: "r/a:v2"}},
-		"a proxy off":             {"cluster:\n    proxy:\n        disabled: true\n", Proxy, Setting{Off: true}},
-		"a proxy's document, off": {"apiVersion: v1alpha1\nkind: KubeProxyConfig\nenabled: false\n", Proxy, Setting{Off: true}},
-		"a scheduler off":         {"machine:\n    controlPlane:\n        scheduler:\n            disabled: true\ncluster:\n    scheduler:\n        image: r/s:v1\n", Scheduler, Setting{Image: "r/s:v1", Off: true}},
-		"no document at all":      {"", Kubelet, Setting{}},
+		"nothing":                 {"version: v1alpha1\n", machineimage.APIServer, machineimage.Setting{}},
+		"an empty one":            {"version: v1alpha1\ncluster:\n    apiServer: {}\n", machineimage.APIServer, machineimage.Setting{}},
+		"no value":                {"cluster:\n    apiServer:\n", machineimage.APIServer, machineimage.Setting{}},
+		"an image":                {"cluster:\n    apiServer:\n        image: r/a:v1\n", machineimage.APIServer, machineimage.Setting{Image: "r/a:v1"}},
+		"a document wins":         {"cluster:\n    apiServer:\n        image: r/a:v1\n---\napiVersion: v1alpha1\nkind: KubeAPIServerConfig\nimage: r/a:v2\n", machineimage.APIServer, machineimage.Setting{Image: "r/a:v2"}},
+		"a proxy off":             {"cluster:\n    proxy:\n        disabled: true\n", machineimage.Proxy, machineimage.Setting{Off: true}},
+		"a proxy's document, off": {"apiVersion: v1alpha1\nkind: KubeProxyConfig\nenabled: false\n", machineimage.Proxy, machineimage.Setting{Off: true}},
+		"a scheduler off":         {"machine:\n    controlPlane:\n        scheduler:\n            disabled: true\ncluster:\n    scheduler:\n        image: r/s:v1\n", machineimage.Scheduler, machineimage.Setting{Image: "r/s:v1", Off: true}},
+		"no document at all":      {"", machineimage.Kubelet, machineimage.Setting{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(Read([]byte(row.config), row.of)).To(Equal(row.want))
+			g.Expect(machineimage.Read([]byte(row.config), row.of)).To(Equal(row.want))
 		})
 	}
 }
@@ -113,14 +113,14 @@ func TestSetKeepsTheRest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			after, err := Set([]byte(row.before), APIServer, "r/a:v2")
+			after, err := machineimage.Set([]byte(row.before), machineimage.APIServer, "r/a:v2")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(after)).To(Equal(row.after))
 		})
 	}
 	g := NewWithT(t)
-	_, err := Set([]byte("apiVersion: v1alpha1\nkind: KubeletConfig\n"), APIServer, "r/a:v2")
+	_, err := machineimage.Set([]byte("apiVersion: v1alpha1\nkind: KubeletConfig\n"), machineimage.APIServer, "r/a:v2")
 	g.Expect(err).To(MatchError("the machine config has no document KubeAPIServerConfig, and none of kind v1alpha1 that could name the image of kube-apiserver"))
-	_, err = Set([]byte("a: [\n"), APIServer, "r/a:v2")
+	_, err = machineimage.Set([]byte("a: [\n"), machineimage.APIServer, "r/a:v2")
 	g.Expect(err).To(MatchError(ContainSubstring("reading the machine config: ")))
 }
