@@ -121,10 +121,11 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	}
 	running, fence := context.WithCancelCause(ctx)
 	defer fence(nil)
-	if err := setUp(running, mgr, o, fence); err != nil {
+	reach := newReach(mgr.GetClient())
+	if err := setUp(running, mgr, o, reach, fence); err != nil {
 		return err
 	}
-	served, err := serve(running, mgr, config, o.Serve, fence)
+	served, err := serve(running, mgr, config, reach, o.Serve, fence)
 	if err != nil {
 		return err
 	}
@@ -179,12 +180,24 @@ func cacheOptions() cache.Options {
 	}
 }
 
-func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.CancelCauseFunc) error {
+// reach is how the hub reaches targets.
+type reach struct {
+	store *credentials.Store
+	talos *talos.Pool
+	kube  *kube.Pool
+}
+
+// newReach returns what reaches targets by the credentials that a reader finds.
+func newReach(reader client.Reader) reach {
+	store := &credentials.Store{Reader: reader}
+	return reach{store: store, talos: talos.NewPool(store), kube: kube.NewPool(store)}
+}
+
+func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence context.CancelCauseFunc) error {
 	if err := indexMachines(ctx, mgr); err != nil {
 		return err
 	}
-	store := &credentials.Store{Reader: mgr.GetClient()}
-	talosPool, kubePool := talos.NewPool(store), kube.NewPool(store)
+	store, talosPool, kubePool := reach.store, reach.talos, reach.kube
 	options := controller.Options{
 		MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(o.SharedProcess),
 		// The priority queue may lock itself up when it is shut down (controller-runtime #3538): the process then ends with an error, and

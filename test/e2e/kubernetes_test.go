@@ -77,6 +77,7 @@ var _ = Describe("Upgrading Kubernetes", func() {
 		Expect(plan).To(And(
 			ContainSubstring("upgrade Kubernetes to v1.36.2; components restart"), ContainSubstring("3. APIServer: restarts components, one at a time"),
 			ContainSubstring("each Node is drained first"), ContainSubstring("Kubernetes v1.35.2 -> v1.36.2"),
+			ContainSubstring("Configured: DaemonSet kube-system/kube-proxy"), MatchRegexp(`(?m)^ +\+ +image: registry.k8s.io/kube-proxy:v1.36.2$`),
 		))
 		w.ichor(ctx, 0, "upgrade", "kubernetes", "1.36.2", "--cluster", "eight", "--max-unavailable", "2", "--yes", "--follow")
 		w.expectKubernetes(cluster, nextKubernetes)

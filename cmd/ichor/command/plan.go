@@ -53,10 +53,28 @@ func (a *app) showPlan(w io.Writer, plan *pb.Plan, wanted *pb.OperationOrder) {
 	for _, r := range plan.GetRefusals() {
 		fmt.Fprintf(w, "  Refused: %s: %s\n", r.GetGate(), follow.Plain(r.GetMessage()))
 	}
+	showManifests(w, plan)
 	if plan.GetWritesSpec() {
 		fmt.Fprintf(w, "  The spec of the cluster is changed first: %s\n", targetWords(plan.GetTarget()))
 	}
 	a.showFacts(w, plan)
+}
+
+// showManifests prints what would change in the cluster, with the diffs.
+func showManifests(w io.Writer, plan *pb.Plan) {
+	if trouble := plan.GetManifestsTrouble(); trouble != "" {
+		fmt.Fprintf(w, "  What changes in the cluster is not known: %s\n", follow.Plain(trouble))
+	}
+	for _, manifest := range plan.GetManifests() {
+		owner := ""
+		if manifest.GetOwner() != "" {
+			owner = ", kept by " + manifest.GetOwner()
+		}
+		fmt.Fprintf(w, "  %s: %s%s\n", manifest.GetAction(), follow.Plain(manifest.GetObject()), follow.Plain(owner))
+		for line := range strings.Lines(manifest.GetDiff()) {
+			fmt.Fprintf(w, "    %s\n", follow.Plain(strings.TrimSuffix(line, "\n")))
+		}
+	}
 }
 
 // showFacts prints what a plan rests on.

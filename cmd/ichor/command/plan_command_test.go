@@ -59,6 +59,10 @@ func TestCommandOfAPlan(t *testing.T) {
 			Kind: pb.OperationKind_OPERATION_KIND_TALOS, Target: &pb.OperationTarget{TalosVersion: "v1.14.1", SchematicId: strings.Repeat("a", 64)},
 			MaxUnavailable: "50%", Overrides: []*pb.GateOverride{{Gate: "WorkersAvailable", Reason: "it's a = test; of $HOME"}},
 		},
+		"an upgrade of Kubernetes": {
+			Kind: pb.OperationKind_OPERATION_KIND_KUBERNETES, Target: &pb.OperationTarget{KubernetesVersion: "v1.36.1"}, MaxUnavailable: "2",
+			Overrides: []*pb.GateOverride{{Gate: "NodesReady", Reason: "it was tried"}},
+		},
 		"a reboot":              {Kind: pb.OperationKind_OPERATION_KIND_NODE, Parameters: node("")},
 		"a reboot of some kind": {Kind: pb.OperationKind_OPERATION_KIND_NODE, Parameters: node("PowerCycle")},
 	} {

@@ -66,6 +66,19 @@ func (e *Executor) sync(ctx context.Context, scope kind.Scope) (kind.Outcome, er
 	return kind.Outcome{Message: summary(changes)}, nil
 }
 
+// Preview says what the last stage would change in a cluster now, and what it would leave to its owners.
+func (e *Executor) Preview(ctx context.Context, scope kind.Scope) ([]kube.ManifestChange, error) {
+	reader, err := e.Kube.Reader(ctx, scope.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := e.preview(ctx, scope, reader)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(changes, func(c kube.ManifestChange) bool { return c.Action == kube.ManifestUnchanged }), nil
+}
+
 // preview is what sync would do, if control planes rendered the manifests of the target already.
 func (e *Executor) preview(ctx context.Context, scope kind.Scope, reader kube.Reader) ([]kube.ManifestChange, error) {
 	manifests, err := e.manifests(ctx, scope)
