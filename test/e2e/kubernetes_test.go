@@ -73,7 +73,8 @@ var _ = Describe("Upgrading Kubernetes", func() {
 	It("brings a cluster of eight to the next minor, by the skew policy at every moment, and leaves nothing to do", func(ctx SpecContext) {
 		w := install(ctx, eight)
 		cluster := w.Fleet.Cluster("eight")
-		plan := w.ichor(ctx, 0, "operation", "plan", "kubernetes", nextKubernetes, "--cluster", "eight").Out
+		Expect(w.SignIn(ctx)).To(Succeed())
+		plan := w.hub(ctx, 0, "operation", "plan", "kubernetes", nextKubernetes, "--cluster", "eight").Out
 		Expect(plan).To(And(
 			ContainSubstring("upgrade Kubernetes to v1.36.2; components restart"), ContainSubstring("3. APIServer: restarts components, one at a time"),
 			ContainSubstring("each Node is drained first"), ContainSubstring("Kubernetes v1.35.2 -> v1.36.2"),
