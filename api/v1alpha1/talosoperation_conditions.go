@@ -70,6 +70,15 @@ const (
 
 	// MachinesPoweredOnGate waits until every machine of a cluster that was stopped answers again. People power them on.
 	MachinesPoweredOnGate = "MachinesPoweredOn"
+
+	// NodesReadyGate waits, before an upgrade of Kubernetes, until every Node that it takes is ready, and so are the control plane's pods.
+	NodesReadyGate = "NodesReady"
+
+	// VersionSkewGate waits until every API server runs the version to go to: nothing that asks them may be newer.
+	VersionSkewGate = "VersionSkew"
+
+	// MachineConfigPendingGate waits, or refuses, while another machine config is staged or tried on a machine: a change would wipe it.
+	MachineConfigPendingGate = "MachineConfigPending"
 )
 
 // Gates that refuse. They are named in refusals and may be named in spec.overrides where the refusal says so.
@@ -86,8 +95,24 @@ const (
 	// TalosHostVersionGate refuses machines that run a Talos which this hub cannot upgrade.
 	TalosHostVersionGate = "TalosHostVersion"
 
-	// KubernetesPairingGate refuses when the new Talos does not support the Kubernetes that runs. It may be overridden.
+	// KubernetesPairingGate refuses when Talos and Kubernetes would not go together. It may be overridden where it is Talos that changes.
 	KubernetesPairingGate = "KubernetesPairing"
+
+	// KubernetesVersionPathGate refuses versions of Kubernetes that are not final, not newer, or more than one minor away.
+	KubernetesVersionPathGate = "KubernetesVersionPath"
+
+	// KubernetesVersionOwnedGate refuses to change a version of Kubernetes that Cluster API's control plane or topology says.
+	KubernetesVersionOwnedGate = "KubernetesVersionOwned"
+
+	// CiliumPairingGate refuses when Cilium is not tested with the version of Kubernetes to go to. It may be overridden.
+	CiliumPairingGate = "CiliumPairing"
+
+	// ControlPlaneHeldGate refuses an upgrade of Kubernetes that would leave out a control plane: its API server would stay behind.
+	ControlPlaneHeldGate = "ControlPlaneHeld"
+
+	// RemovedAPIsGate fails the check before an upgrade of Kubernetes when something asks for APIs that the version has no more. It may be
+	// overridden: who asked may be gone.
+	RemovedAPIsGate = "RemovedAPIs"
 
 	// SchematicGate refuses when the schematic of a machine is not known, so that extensions could be lost.
 	SchematicGate = "Schematic"
@@ -105,9 +130,6 @@ const (
 	// MachineConfigKnownGate refuses while it is not known what becomes of the machine config of a machine: it has not been compared yet, which
 	// an operation waits for, or what is asked for cannot be rendered.
 	MachineConfigKnownGate = "MachineConfigKnown"
-
-	// MachineConfigPendingGate refuses, or waits, while another machine config is staged or tried on a machine.
-	MachineConfigPendingGate = "MachineConfigPending"
 
 	// QuorumGate refuses when taking a control plane away costs etcd its quorum for certain, as with two members.
 	QuorumGate = "Quorum"
@@ -212,6 +234,9 @@ const (
 
 	// StageCompletedEvent is recorded when a stage is over on all its units.
 	StageCompletedEvent = "StageCompleted"
+
+	// FoundEvent is recorded when a stage that looks at the target is over and has something to tell.
+	FoundEvent = "Found"
 
 	// MachineCompletedEvent is recorded when a machine is past its last stage.
 	MachineCompletedEvent = "MachineCompleted"

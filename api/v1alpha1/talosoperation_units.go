@@ -49,14 +49,14 @@ const (
 	// VerifyingStep waits until the machine is back and proves that it is what it should be.
 	VerifyingStep OperationStep = "Verifying"
 
-	// CheckingStep has the machine check a machine config, which changes nothing.
+	// CheckingStep has everything checked that can be before anything is changed, such as the machine config by the machine itself.
 	CheckingStep OperationStep = "Checking"
-
-	// StagingStep keeps a machine config on the machine for its next boot.
-	StagingStep OperationStep = "Staging"
 
 	// ApplyingStep brings a machine config in force without a reboot.
 	ApplyingStep OperationStep = "Applying"
+
+	// StagingStep keeps a machine config on the machine for its next boot.
+	StagingStep OperationStep = "Staging"
 
 	// UncordoningStep makes the Node schedulable again, if this operation cordoned it.
 	UncordoningStep OperationStep = "Uncordoning"
@@ -87,6 +87,12 @@ const (
 
 	// CordoningStep cordons every Node of the cluster.
 	CordoningStep OperationStep = "Cordoning"
+
+	// SyncingStep applies the bootstrap manifests that the control planes render.
+	SyncingStep OperationStep = "Syncing"
+
+	// RollingOutStep waits until the workloads of the bootstrap manifests run as they were applied.
+	RollingOutStep OperationStep = "RollingOut"
 )
 
 // ErrorClass says what a failed call means for the step.

@@ -261,6 +261,20 @@ func etcdViews(facts targets.Facts, seen probe) map[string]gate.EtcdView {
 }
 
 func setSpecInSync(facts targets.Facts) {
+	found := talosInSync(facts)
+	if kubernetes := kubernetesInSync(facts); found.status == metav1.ConditionTrue && kubernetes != nil {
+		found = *kubernetes
+	}
+	set(facts.Cluster, v1alpha1.SpecInSyncCondition, found.status, found.reason, found.message)
+}
+
+// inSync is what condition SpecInSync says.
+type inSync struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+func talosInSync(facts targets.Facts) inSync {
 	cluster := facts.Cluster
 	desired, running := cluster.Spec.TalosVersion, versionsOf(facts.Approved())
 	status, message := configsInSync(facts)
@@ -270,19 +284,18 @@ func setSpecInSync(facts targets.Facts) {
 	case desired == "" && cluster.Spec.MachineConfig != nil:
 		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionTrue, v1alpha1.SpecInSyncReason, "")
 	case desired == "":
-		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionTrue, v1alpha1.SpecNotDeclaredReason, "")
+		return inSync{metav1.ConditionTrue, v1alpha1.SpecNotDeclaredReason, ""}
 	case len(running) == 0:
-		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "no machine has told its version")
+		return inSync{metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "no machine has told its version"}
 	case len(running) == 1 && running[0] == desired && otherSchematic(facts):
-		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionFalse, v1alpha1.SpecOutOfSyncReason, fmt.Sprintf(
-			"machines run another schematic than the spec asks for; bring them there with: ichor upgrade talos %s --cluster %s", desired, cluster.Name))
+		return inSync{metav1.ConditionFalse, v1alpha1.SpecOutOfSyncReason, fmt.Sprintf(
+			"machines run another schematic than the spec asks for; bring them there with: ichor upgrade talos %s --cluster %s", desired, cluster.Name)}
 	case len(running) == 1 && running[0] == desired:
-		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionTrue, v1alpha1.SpecInSyncReason, "")
-	default:
-		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionFalse, v1alpha1.SpecOutOfSyncReason, fmt.Sprintf(
-			"the machines run Talos %s and the spec asks for %s; bring them there with: ichor upgrade talos %[2]s --cluster %s",
-			strings.Join(running, ", "), desired, cluster.Name))
+		return inSync{metav1.ConditionTrue, v1alpha1.SpecInSyncReason, ""}
 	}
+	return inSync{metav1.ConditionFalse, v1alpha1.SpecOutOfSyncReason, fmt.Sprintf(
+		"the machines run Talos %s and the spec asks for %s; bring them there with: ichor upgrade talos %[2]s --cluster %s",
+		strings.Join(running, ", "), desired, cluster.Name)}
 }
 
 // otherSchematic says whether a machine runs another schematic than the spec asks for.

@@ -310,6 +310,40 @@ func TestConditions(t *testing.T) {
 			},
 			map[string]state{"SpecInSync": {"True", "InSync", ""}},
 		},
+		"the spec asks for the Kubernetes that runs": {
+			func(f *targets.Facts, p *probe) {
+				f.Cluster.Spec.KubernetesVersion = runsKubernetes(f, p, "v1.35.2", "v1.35.2")
+			},
+			map[string]state{"SpecInSync": {"True", "InSync", ""}},
+		},
+		"the spec asks for another Kubernetes": {
+			func(f *targets.Facts, p *probe) {
+				runsKubernetes(f, p, "v1.35.2", "v1.35.2")
+				f.Cluster.Spec.KubernetesVersion = "v1.36.1"
+			},
+			map[string]state{"SpecInSync": {"False", "OutOfSync", "Kubernetes v1.35.2 runs and the spec asks for v1.36.1; bring the cluster there with: ichor upgrade kubernetes v1.36.1 --cluster c1"}},
+		},
+		"the spec asks for a Kubernetes that kubelets do not run yet": {
+			func(f *targets.Facts, p *probe) {
+				f.Cluster.Spec.TalosVersion = "v1.13.9"
+				f.Cluster.Spec.KubernetesVersion = runsKubernetes(f, p, "v1.36.1", "v1.35.2")
+			},
+			map[string]state{"SpecInSync": {"False", "OutOfSync", "Kubernetes v1.35.2, v1.36.1 runs and the spec asks for v1.36.1; bring the cluster there with: ichor upgrade kubernetes v1.36.1 --cluster c1"}},
+		},
+		"another Talos is said first": {
+			func(f *targets.Facts, p *probe) {
+				runsKubernetes(f, p, "v1.35.2", "v1.35.2")
+				f.Cluster.Spec.TalosVersion, f.Cluster.Spec.KubernetesVersion = "v1.14.1", "v1.36.1"
+			},
+			map[string]state{"SpecInSync": {"False", "OutOfSync", "the machines run Talos v1.13.9 and the spec asks for v1.14.1; bring them there with: ichor upgrade talos v1.14.1 --cluster c1"}},
+		},
+		"the spec asks for a Kubernetes, and nobody has told one": {
+			func(f *targets.Facts, p *probe) {
+				runsKubernetes(f, p, "", "")
+				f.Cluster.Spec.KubernetesVersion = "v1.36.1"
+			},
+			map[string]state{"SpecInSync": {"Unknown", "NotYetObserved", "nobody has told which Kubernetes runs"}},
+		},
 		"the spec asks for another version and schematic": {
 			func(f *targets.Facts, _ *probe) {
 				f.Cluster.Spec.TalosVersion, f.Cluster.Spec.SchematicID = "v1.14.1", "s2"
@@ -449,4 +483,13 @@ func TestReadyMachinesAreCounted(t *testing.T) {
 	meta.RemoveStatusCondition(&facts.Machines[0].Status.Conditions, "Ready")
 	countMachines(facts)
 	g.Expect(facts.Cluster.Status.Machines.Ready).To(HaveValue(BeEquivalentTo(1)))
+}
+
+// runsKubernetes makes API server and kubelets run versions, and returns that of the API server.
+func runsKubernetes(f *targets.Facts, p *probe, server, kubelets string) string {
+	f.Cluster.Status.KubernetesVersion, p.kubernetesVersion = server, server
+	for i := range f.Machines {
+		f.Machines[i].Status.KubeletVersion = kubelets
+	}
+	return server
 }

@@ -28,10 +28,13 @@ type victim struct {
 	// unit is the unit at whose steps the hub is killed; nothing is the machine c-cp1.
 	unit string
 
+	// controlPlanes is how many there are; nothing is three.
+	controlPlanes int
+
 	// calls finds the call that a step makes to the unit. A step that makes one and is not here fails the matrix.
 	calls map[v1alpha1.OperationStep]findCall
 
-	// prepare makes of a target with three control planes and a worker one on which a step is taken.
+	// prepare makes of a target with control planes and a worker one on which a step is taken.
 	prepare func(ctx context.Context, f *fleet, step kind.Step)
 
 	// expect looks at what was done once the operation is over. unknown says that the first hub may have made the call of the step before
@@ -138,7 +141,7 @@ func stepOf(machine string, step v1alpha1.OperationStep) OmegaMatcher {
 
 // fleet makes a target on which the unit goes through a step.
 func (v victim) fleet(ctx context.Context, step kind.Step) *fleet {
-	f := newFleet(ctx, 3, 1)
+	f := newFleet(ctx, cmp.Or(v.controlPlanes, 3), 1)
 	if v.prepare != nil {
 		v.prepare(ctx, f, step)
 	}

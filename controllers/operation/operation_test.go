@@ -732,8 +732,8 @@ var _ = Describe("An operation that must not start", func() {
 	It("says that the hub does not know its kind, or that there is no target", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 0)
 		f.startHub()
-		unknown := f.create(ctx, "k8s", v1alpha1.TalosOperationSpec{Kind: v1alpha1.KubernetesKind})
-		Eventually(now(ctx, unknown)).Should(bePaused("NoExecutor", ContainSubstring(`"kubernetes"`)))
+		unknown := f.create(ctx, "ichor", v1alpha1.TalosOperationSpec{Kind: v1alpha1.IchorKind})
+		Eventually(now(ctx, unknown)).Should(bePaused("NoExecutor", ContainSubstring(`"ichor"`)))
 
 		homeless := &v1alpha1.TalosOperation{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "homeless"}}
 		homeless.Spec = v1alpha1.TalosOperationSpec{Kind: v1alpha1.TalosKind, ClusterName: "nowhere"}

@@ -409,7 +409,9 @@ func unexpected(s *scope) *plan.Refusal {
 }
 
 func (s *scope) planFacts(now time.Time) plan.Facts {
-	return plan.Facts{Spec: s.op.Spec, Cluster: s.Cluster, Machines: s.Machines, Target: s.target(), Observed: now, Units: s.op.Status.Machines}
+	return plan.Facts{
+		Spec: s.op.Spec, Cluster: s.Cluster, Machines: s.Machines, Target: s.target(), Observed: now, Units: s.op.Status.Machines, CAPICluster: s.CAPICluster,
+	}
 }
 
 // adopt makes the operation belong to its Cluster, so that it is found, moved and collected with it.
@@ -455,6 +457,9 @@ func clusterPaused(cluster *clusterv1.Cluster) bool {
 func describe(t v1alpha1.OperationTarget) string {
 	if t.MachineConfigHash != "" {
 		return "machine config " + t.MachineConfigHash[:hashShown]
+	}
+	if t.KubernetesVersion != "" {
+		return "Kubernetes " + t.KubernetesVersion
 	}
 	if t.TalosVersion == "" {
 		return "no Talos version"

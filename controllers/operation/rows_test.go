@@ -76,7 +76,7 @@ var _ = DescribeTable("An operation that does not move says why", func(ctx SpecC
 		return f.create(ctx, "up", upgrade())
 	}, "Paused"),
 	Entry("NoExecutor", "NoExecutor", "NoExecutor", 1, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
-		return f.create(ctx, "k8s", v1alpha1.TalosOperationSpec{Kind: v1alpha1.KubernetesKind})
+		return f.create(ctx, "ichor", v1alpha1.TalosOperationSpec{Kind: v1alpha1.IchorKind})
 	}, "Paused"),
 	Entry("Refused", "Refused", "Refused", 2, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		return f.create(ctx, "up", upgrade())

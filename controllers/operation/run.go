@@ -270,7 +270,7 @@ func (s *scope) unit(name string) v1alpha1.UnitStatus {
 	return v1alpha1.UnitStatus{Name: name, Phase: v1alpha1.UnitInProgress}
 }
 
-// put writes a unit into status.
+// put writes a unit into status: over what is known of it, or among the units of its kind.
 func (s *scope) put(unit v1alpha1.UnitStatus) {
 	for _, list := range []*[]v1alpha1.UnitStatus{&s.op.Status.Machines, &s.op.Status.Units} {
 		for i := range *list {

@@ -42,6 +42,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/config"
+	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes"
 	"ichor.maesh.dev/hub/controllers/operation/kind/shutdown"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
 	"ichor.maesh.dev/hub/hub/scheme"
@@ -93,6 +94,9 @@ type fleet struct {
 	deadlines map[v1alpha1.OperationStep]time.Duration
 	lease     flakyLease
 
+	// crashing is a part of the images that do not start; empty if all do.
+	crashing string
+
 	// client is what a hub gets of the management API; nil means all of it.
 	client func(client.Client) client.Client
 }
@@ -128,10 +132,11 @@ func (l *flakyLease) Get(ctx context.Context, key client.ObjectKey, object clien
 func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), snapshots: &snapshots{Script: script.New()}, addresses: map[string]string{}}
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{
-		v1alpha1.TalosKind:    talosupgrade.New(f.talos, f.kube, "factory.example", f.snapshots),
-		v1alpha1.NodeKind:     newNodeExecutor(f.talos, f.kube),
-		v1alpha1.ConfigKind:   config.New(f.talos, f.kube, admin, &bases.Comparer{Store: &bases.Store{Client: admin, Live: admin}}),
-		v1alpha1.ShutdownKind: shutdown.New(f.talos, f.kube, f.snapshots),
+		v1alpha1.TalosKind:      talosupgrade.New(f.talos, f.kube, "factory.example", f.snapshots),
+		v1alpha1.NodeKind:       newNodeExecutor(f.talos, f.kube),
+		v1alpha1.KubernetesKind: kubernetes.New(f.talos, f.kube),
+		v1alpha1.ConfigKind:     config.New(f.talos, f.kube, admin, &bases.Comparer{Store: &bases.Store{Client: admin, Live: admin}}),
+		v1alpha1.ShutdownKind:   shutdown.New(f.talos, f.kube, f.snapshots),
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}
 	Expect(admin.Create(ctx, namespace)).To(Succeed())

@@ -35,7 +35,7 @@ func (r *Reconciler) transitioning(ctx context.Context, s *scope) (*pause, error
 	if err != nil {
 		return nil, err
 	}
-	if message := gate.EvenControlPlanes(machines); message != "" && !r.acceptsEven(s, machines) {
+	if message := gate.EvenControlPlanes(machines); message != "" && !s.plan.KeepsEtcd() && !r.acceptsEven(s, machines) {
 		return s.transition(message), nil
 	}
 	if !holdsLock(s.op) && !wasTransitioning(s.op) {

@@ -125,7 +125,7 @@ func (r *Reconciler) apply(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus,
 			s.work(unit)
 			return
 		}
-		s.finish(unit, stage, now)
+		s.finish(unit, stage, action.Message, now)
 	case kind.Park:
 		s.park(unit, now)
 	case kind.Fail:
@@ -315,11 +315,14 @@ func leave(unit *v1alpha1.UnitStatus, now time.Time) {
 	}
 }
 
-// finish ends a unit's stage.
-func (s *scope) finish(unit v1alpha1.UnitStatus, stage plan.Stage, now time.Time) {
+// finish ends a unit's stage, with what is worth knowing of it.
+func (s *scope) finish(unit v1alpha1.UnitStatus, stage plan.Stage, found string, now time.Time) {
 	leave(&unit, now)
 	unit.CompletedStage = stage.Name
-	unit.Step, unit.Outcome, unit.Message, unit.StepStartTime, unit.UnknownSince = "", nil, "", metav1.Time{}, metav1.Time{}
+	unit.Step, unit.Outcome, unit.Message, unit.StepStartTime, unit.UnknownSince = "", nil, shorten(found), metav1.Time{}, metav1.Time{}
+	if found != "" {
+		s.event(v1alpha1.FoundEvent, "Run", "%s: %s", unit.Name, found)
+	}
 	if stage.Name == s.lastStageOf(unit.Name) {
 		unit.Phase = v1alpha1.UnitCompleted
 		s.event(v1alpha1.MachineCompletedEvent, "Run", "%s is done", unit.Name)

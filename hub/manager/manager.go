@@ -34,6 +34,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/config"
+	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	"ichor.maesh.dev/hub/controllers/operation/kind/shutdown"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
@@ -128,10 +129,11 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	}
 	running, fence := context.WithCancelCause(ctx)
 	defer fence(nil)
-	if err := setUp(running, mgr, o, fence); err != nil {
+	reach := newReach(mgr.GetClient())
+	if err := setUp(running, mgr, o, reach, fence); err != nil {
 		return err
 	}
-	served, err := serve(running, mgr, config, o.Serve, fence)
+	served, err := serve(running, mgr, config, reach, o.Serve, fence)
 	if err != nil {
 		return err
 	}
@@ -195,15 +197,27 @@ func lightSecrets(object any) (any, error) {
 	return bases.Lighten(object)
 }
 
-func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.CancelCauseFunc) error {
+// reach is how the hub reaches targets.
+type reach struct {
+	store *credentials.Store
+	talos *talos.Pool
+	kube  *kube.Pool
+}
+
+// newReach returns what reaches targets by the credentials that a reader finds.
+func newReach(reader client.Reader) reach {
+	store := &credentials.Store{Reader: reader}
+	return reach{store: store, talos: talos.NewPool(store), kube: kube.NewPool(store)}
+}
+
+func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence context.CancelCauseFunc) error {
 	if err := indexMachines(ctx, mgr); err != nil {
 		return err
 	}
 	if err := snapshot.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	store := &credentials.Store{Reader: mgr.GetClient()}
-	talosPool, kubePool := talos.NewPool(store), kube.NewPool(store)
+	store, talosPool, kubePool := reach.store, reach.talos, reach.kube
 	options := controller.Options{
 		MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(o.SharedProcess),
 		// The priority queue may lock itself up when it is shut down (controller-runtime #3538): the process then ends with an error, and
@@ -224,10 +238,11 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, fence context.Cance
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		Locks: &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}},
 		Executors: map[v1alpha1.OperationKind]kind.Executor{
-			v1alpha1.TalosKind:    talosupgrade.New(talosPool, kubePool, o.ImageFactory, snapshotsFor(mgr, v1alpha1.SnapshotUpgrade)),
-			v1alpha1.NodeKind:     node.New(talosPool, kubePool),
-			v1alpha1.ConfigKind:   config.New(talosPool, kubePool, mgr.GetClient(), configs),
-			v1alpha1.ShutdownKind: shutdown.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotShutdown)),
+			v1alpha1.TalosKind:      talosupgrade.New(talosPool, kubePool, o.ImageFactory, snapshotsFor(mgr, v1alpha1.SnapshotUpgrade)),
+			v1alpha1.NodeKind:       node.New(talosPool, kubePool),
+			v1alpha1.KubernetesKind: kubernetes.New(talosPool, kubePool),
+			v1alpha1.ConfigKind:     config.New(talosPool, kubePool, mgr.GetClient(), configs),
+			v1alpha1.ShutdownKind:   shutdown.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotShutdown)),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes"
 	"ichor.maesh.dev/hub/hub/access"
 	"ichor.maesh.dev/hub/hub/audit"
 	"ichor.maesh.dev/hub/hub/auth/methods"
@@ -79,13 +80,13 @@ func (b *hubBackend) Audit(context.Context, ...string) (*audit.Log, []*pb.Failur
 
 // serve serves until ctx ends, and closes the channel after that. It begins before anything is known, and says so at first; when the hub ends,
 // streams end at once and not after everything else. A server that fails ends the hub.
-func serve(ctx context.Context, mgr ctrl.Manager, config *rest.Config, o *Serving, fail context.CancelCauseFunc) (served <-chan struct{}, err error) {
+func serve(ctx context.Context, mgr ctrl.Manager, config *rest.Config, reach reach, o *Serving, fail context.CancelCauseFunc) (served <-chan struct{}, err error) {
 	over := make(chan struct{})
 	if o == nil {
 		close(over)
 		return over, nil
 	}
-	s, err := setUpServing(mgr, config, o)
+	s, err := setUpServing(mgr, config, reach, o)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func serve(ctx context.Context, mgr ctrl.Manager, config *rest.Config, o *Servin
 }
 
 // setUpServing prepares the server, and what feeds it.
-func setUpServing(mgr ctrl.Manager, config *rest.Config, o *Serving) (*server.Server, error) {
+func setUpServing(mgr ctrl.Manager, config *rest.Config, reach reach, o *Serving) (*server.Server, error) {
 	signIn := o.SignIn
 	signIn.Config = config
 	ways, err := methods.New(signIn)
@@ -119,7 +120,9 @@ func setUpServing(mgr ctrl.Manager, config *rest.Config, o *Serving) (*server.Se
 		return nil, err
 	}
 	return server.New(server.Options{
-		Services:     &service.Server{Backend: backend, Now: time.Now, Hub: o.Hub, SignIn: ways.SignIn},
+		Services: &service.Server{
+			Backend: backend, Now: time.Now, Hub: o.Hub, SignIn: ways.SignIn, Previewer: previewer{kubernetes.New(reach.talos, reach.kube)},
+		},
 		Calls:        []connect.HandlerOption{connect.WithInterceptors(audit.Interceptor(audit.NewRecorder(mgr.GetClient(), log.WithName("audit"))))},
 		Listener:     o.Listener,
 		Certificates: o.Certificates,

@@ -19,6 +19,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 	"ichor.maesh.dev/hub/providers/credentials"
+	"ichor.maesh.dev/hub/providers/tracked"
 )
 
 // Every error has a code that programs go by, and the words that it had.
@@ -117,7 +118,7 @@ func TestTracker(t *testing.T) {
 				Namespace: "default", Name: "c1", Labels: row.labels, Annotations: row.annotations,
 				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: row.manager}},
 			}}
-			NewWithT(t).Expect(tracker(object, "TalosCluster")).To(Equal(row.want))
+			NewWithT(t).Expect(tracked.ByGit(object, "TalosCluster")).To(Equal(row.want))
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/providers/capi"
+	"ichor.maesh.dev/hub/providers/tracked"
 )
 
 // forgetting is what a hub has of a cluster.
@@ -77,7 +78,7 @@ func (s *Service) forgetting(ctx context.Context, key client.ObjectKey) (forgett
 func (f forgetting) tracked() []plan.Refusal {
 	var refusals []plan.Refusal
 	refuse := func(object client.Object, kind string) {
-		if who := tracker(object, kind); who != "" {
+		if who := tracked.ByGit(object, kind); who != "" {
 			refusals = append(refusals, plan.Refusal{
 				Gate:    v1alpha1.SpecTrackedGate,
 				Message: fmt.Sprintf("%s %s is kept by %s, which would make it anew", kind, f.key.Name, who),

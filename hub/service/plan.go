@@ -49,6 +49,7 @@ func (s *Server) planOperation(ctx context.Context, request *pb.PlanOperationReq
 	if took := service.estimate(ctx, start); took > 0 {
 		message.EstimatedDuration = durationpb.New(took)
 	}
+	s.preview(ctx, service, start, message)
 	return &pb.PlanOperationResponse{Plan: message}, nil
 }
 

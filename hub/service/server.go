@@ -32,6 +32,9 @@ type Server struct {
 	// Verifier looks at clusters that are imported; nil is verify.Live.
 	Verifier Verifier
 
+	// Previewer asks clusters for what a plan cannot know without them; nil asks nobody.
+	Previewer Previewer
+
 	// Watch says how watches behave.
 	Watch WatchOptions
 

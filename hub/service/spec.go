@@ -21,6 +21,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/controllers/targets"
 	"ichor.maesh.dev/hub/controllers/versions"
+	"ichor.maesh.dev/hub/providers/tracked"
 )
 
 const (
@@ -163,7 +164,7 @@ func (c change) refusals(start *Start) []plan.Refusal {
 		return nil
 	}
 	cluster := start.Facts.Cluster
-	if who := tracker(cluster, "TalosCluster"); who != "" {
+	if who := tracked.ByGit(cluster, "TalosCluster"); who != "" {
 		return []plan.Refusal{{
 			Gate:    v1alpha1.SpecTrackedGate,
 			Message: fmt.Sprintf("TalosCluster %s is kept by %s, which would undo a change made here", cluster.Name, who),

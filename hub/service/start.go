@@ -63,6 +63,7 @@ func (s *Service) Plan(ctx context.Context, order Order) (*Start, error) {
 	}
 	start.Plan, start.Refusals = plan.Judge(planner, plan.Facts{
 		Spec: start.Spec, Cluster: facts.Cluster, Machines: facts.Machines, Target: over(start.Declared, order.Target), Observed: start.Observed,
+		CAPICluster: facts.CAPICluster,
 	})
 	start.Plan.Warnings = append(start.Plan.Warnings, start.waits()...)
 	if start.Plan.Target != (v1alpha1.OperationTarget{}) {

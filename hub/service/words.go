@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -23,7 +24,7 @@ func (s *Start) Command() string {
 	case s.Spec.Kind == v1alpha1.ConfigKind:
 		words = slices.Concat(words, []string{"config", "rollout"}, where)
 	default:
-		words = slices.Concat(words, []string{"upgrade", string(s.Spec.Kind), s.Plan.Target.TalosVersion}, where)
+		words = slices.Concat(words, []string{"upgrade", string(s.Spec.Kind), cmp.Or(s.Plan.Target.TalosVersion, s.Plan.Target.KubernetesVersion)}, where)
 	}
 	if config := s.Spec.Config; config != nil {
 		for _, machine := range config.Machines {

@@ -34,6 +34,21 @@ type Reader interface {
 	// Node reads one Node; nil means that there is none.
 	Node(ctx context.Context, name string) (*Node, error)
 
+	// ComponentPods lists the pods of the control plane's components.
+	ComponentPods(ctx context.Context) ([]ComponentPod, error)
+
+	// Workload reads a DaemonSet or a Deployment; nil means that there is none.
+	Workload(ctx context.Context, kind, namespace, name string) (*Workload, error)
+
+	// DeprecatedAPIs lists the deprecated APIs that somebody has asked the API server for since that started.
+	DeprecatedAPIs(ctx context.Context) ([]DeprecatedAPI, error)
+
+	// Stored says whether there are objects of an API.
+	Stored(ctx context.Context, group, version, resource string) (bool, error)
+
+	// DiffManifests says what ApplyManifests would do now, and changes nothing.
+	DiffManifests(ctx context.Context, manifests []map[string]any, inventory bool) ([]ManifestChange, error)
+
 	// Record reads the hub's record; the zero value means that there is none.
 	Record(ctx context.Context) (Record, error)
 }
@@ -51,6 +66,10 @@ type Writer interface {
 
 	// Uncordon makes a Node schedulable if owner cordoned it, and leaves it as it is otherwise.
 	Uncordon(ctx context.Context, node, owner string) error
+
+	// ApplyManifests applies bootstrap manifests, but for objects that Helm, Flux, Argo CD or another inventory keeps. With an inventory
+	// it is noted what was applied, and what was applied before and has no manifest any more goes. Repeating it is harmless.
+	ApplyManifests(ctx context.Context, manifests []map[string]any, inventory bool) ([]ManifestChange, error)
 
 	// WriteRecord writes the hub's record, if it is still what was read.
 	WriteRecord(ctx context.Context, record Record) error

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -175,16 +176,26 @@ func (p *pooled) leave() {
 	}
 }
 
+// dryRunParam makes the API server try a request and change nothing.
+const dryRunParam = "dryRun"
+
 // guarded asks the guard before every request that changes anything.
 type guarded struct{ next http.RoundTripper }
 
 func (g guarded) RoundTrip(request *http.Request) (*http.Response, error) {
-	switch request.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-	default:
+	if changes(request) {
 		if err := guard.Check(request.Context(), request.Method+" "+request.URL.Path); err != nil {
 			return nil, err
 		}
 	}
 	return g.next.RoundTrip(request)
+}
+
+// changes says whether a request changes anything. The API server sees to it that a trial does not.
+func changes(request *http.Request) bool {
+	switch request.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return request.URL.Query().Get(dryRunParam) != metav1.DryRunAll
 }

@@ -50,7 +50,10 @@ type server struct {
 	exit    *int32
 	pulled  string
 	refuses error
-	upgrade *machineapi.UpgradeRequest
+
+	// pullError is what pulling ends with.
+	pullError error
+	upgrade   *machineapi.UpgradeRequest
 
 	reset    *machineapi.ResetRequest
 	services []*machineapi.ServiceInfo
@@ -130,7 +133,7 @@ func (s *server) EtcdForfeitLeadership(ctx context.Context, _ *machineapi.EtcdFo
 func (s images) Pull(request *machineapi.ImageServicePullRequest, stream grpc.ServerStreamingServer[machineapi.ImageServicePullResponse]) error {
 	s.server.note(stream.Context(), "Pull "+request.GetImageRef()+" "+request.GetContainerd().GetNamespace().String())
 	if s.server.pulled == "" {
-		return nil
+		return s.server.pullError
 	}
 	return stream.Send(&machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_Name{Name: s.server.pulled}})
 }
@@ -240,6 +243,9 @@ func change(c *client.Client, g guard.Func) map[string]func(context.Context) err
 		"Pull an/image:v1 NS_SYSTEM": func(ctx context.Context) error {
 			_, err := w.PullImage(ctx, "10.0.0.1", "an/image:v1")
 			return err
+		},
+		"Pull an/image:v1 NS_CRI": func(ctx context.Context) error {
+			return w.PullKubernetesImage(ctx, "10.0.0.1", "an/image:v1", PodImages)
 		},
 		"Upgrade an/image:v1": func(ctx context.Context) error {
 			_, err := w.InstallImage(ctx, "10.0.0.1", "an/image:v1")

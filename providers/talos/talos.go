@@ -48,6 +48,12 @@ type Reader interface {
 	// no endpoint passes the call on.
 	Maintenance(ctx context.Context, address string) (uuid string, err error)
 
+	// Kubernetes reads what a machine is told to run of Kubernetes. It takes the role os:admin.
+	Kubernetes(ctx context.Context, address string) (Kubernetes, error)
+
+	// Manifests reads the bootstrap manifests that a control plane renders for its cluster, as objects of Kubernetes.
+	Manifests(ctx context.Context, address string) ([]map[string]any, error)
+
 	// Members lists the machines that any endpoint knows to belong to the cluster.
 	Members(ctx context.Context) ([]Member, error)
 }
@@ -66,6 +72,9 @@ type Writer interface {
 	// Upgrade is the one call by which Talos before 1.13 is upgraded: the machine pulls the image before it answers, and then installs it
 	// and reboots by itself. It must not be repeated without a look at the boot ID and the stage.
 	Upgrade(ctx context.Context, address, image string) error
+
+	// PullKubernetesImage pulls an image of a component of Kubernetes to where the machine will look for it. Repeating it is harmless.
+	PullKubernetesImage(ctx context.Context, address, image string, store ImageStore) error
 
 	// ForfeitLeadership moves etcd's leadership off a control plane. Repeating it is harmless.
 	ForfeitLeadership(ctx context.Context, address string) error

@@ -31,6 +31,8 @@ type Installation struct {
 	dir, cliBinary string
 	address        string // Where the hub serves, each time that it starts.
 
+	flags []string
+
 	hub *framework.Daemon
 }
 
@@ -44,7 +46,7 @@ func Install(ctx context.Context, dir string, speed float64, clusters ...sim.Clu
 	if i.address, err = framework.FreeAddress(ctx); err != nil {
 		return nil, err
 	}
-	i.Fleet, err = sim.Start(ctx, sim.Options{Dir: filepath.Join(dir, "fleet"), Speed: speed, Clusters: clusters})
+	i.Fleet, err = sim.Start(ctx, sim.Options{Dir: i.FleetDir(), Speed: speed, Clusters: clusters})
 	if err != nil {
 		return nil, fmt.Errorf("starting the fleet: %w", err)
 	}
@@ -56,13 +58,26 @@ func Install(ctx context.Context, dir string, speed float64, clusters ...sim.Clu
 
 // StartHub starts the hub and returns when it is ready.
 func (i *Installation) StartHub(ctx context.Context) error {
-	hub, err := framework.StartDaemon(ctx, i.HubLog(), "ichor-hub", "serve", "--standalone", "--data-dir", i.HubDir(), "--listen", i.address)
+	args := append([]string{"serve", "--standalone", "--data-dir", i.HubDir(), "--listen", i.address}, i.flags...)
+	hub, err := framework.StartDaemon(ctx, i.HubLog(), "ichor-hub", args...)
 	if err != nil {
 		return err
 	}
 	i.hub = hub
 	return nil
 }
+
+// RestartHub ends the hub in good order, and starts it again with more flags.
+func (i *Installation) RestartHub(ctx context.Context, flags ...string) error {
+	if err := i.hub.End(syscall.SIGTERM); err != nil {
+		return err
+	}
+	i.flags = flags
+	return i.StartHub(ctx)
+}
+
+// FleetDir is where the simulated fleet keeps what people need to reach its clusters.
+func (i *Installation) FleetDir() string { return filepath.Join(i.dir, "fleet") }
 
 // HubDir is the data directory of the hub.
 func (i *Installation) HubDir() string { return filepath.Join(i.dir, "hub") }

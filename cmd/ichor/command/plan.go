@@ -36,7 +36,7 @@ func (a *app) printDocumentLine(message proto.Message) error {
 func (a *app) showPlan(w io.Writer, plan *pb.Plan, wanted *pb.OperationOrder) {
 	fmt.Fprintf(w, "Cluster %s on %s: %s%s\n", a.named(plan.GetCluster()), a.connection.where, purpose(plan, wanted), effect(plan.GetEffect()))
 	for i, stage := range plan.GetStages() {
-		fmt.Fprintf(w, "  %d. %s%s\n", i+1, stage.GetName(), stageNote(stage))
+		fmt.Fprintf(w, "  %d. %s%s\n", i+1, stage.GetName(), stageNote(stage, plan.GetEffect()))
 		for j, g := range stage.GetGroups() {
 			showGroup(w, j+1, g)
 		}
@@ -56,10 +56,28 @@ func (a *app) showPlan(w io.Writer, plan *pb.Plan, wanted *pb.OperationOrder) {
 	for _, r := range plan.GetRefusals() {
 		fmt.Fprintf(w, "  Refused: %s: %s\n", r.GetGate(), follow.Plain(r.GetMessage()))
 	}
+	showManifests(w, plan)
 	if plan.GetWritesSpec() {
 		fmt.Fprintf(w, "  The spec of the cluster is changed first: %s\n", targetWords(plan.GetTarget()))
 	}
 	a.showFacts(w, plan)
+}
+
+// showManifests prints what would change in the cluster, with the diffs.
+func showManifests(w io.Writer, plan *pb.Plan) {
+	if trouble := plan.GetManifestsTrouble(); trouble != "" {
+		fmt.Fprintf(w, "  What changes in the cluster is not known: %s\n", follow.Plain(trouble))
+	}
+	for _, manifest := range plan.GetManifests() {
+		owner := ""
+		if manifest.GetOwner() != "" {
+			owner = ", kept by " + manifest.GetOwner()
+		}
+		fmt.Fprintf(w, "  %s: %s%s\n", manifest.GetAction(), follow.Plain(manifest.GetObject()), follow.Plain(owner))
+		for line := range strings.Lines(manifest.GetDiff()) {
+			fmt.Fprintf(w, "    %s\n", follow.Plain(strings.TrimSuffix(line, "\n")))
+		}
+	}
 }
 
 // showFacts prints what a plan rests on.
@@ -92,6 +110,9 @@ func purpose(plan *pb.Plan, wanted *pb.OperationOrder) string {
 	if plan.GetKind() == pb.OperationKind_OPERATION_KIND_CONFIG {
 		return "roll the machine config out"
 	}
+	if version := plan.GetTarget().GetKubernetesVersion(); plan.GetKind() == pb.OperationKind_OPERATION_KIND_KUBERNETES && version != "" {
+		return "upgrade Kubernetes to " + version
+	}
 	return follow.KindName(plan.GetKind())
 }
 
@@ -110,7 +131,7 @@ func effect(e pb.Effect) string {
 }
 
 // stageNote says how the machines of a stage go.
-func stageNote(stage *pb.PlanStage) string {
+func stageNote(stage *pb.PlanStage, worst pb.Effect) string {
 	machines := 0
 	for _, g := range stage.GetGroups() {
 		machines += len(g.GetMachines())
@@ -125,7 +146,10 @@ func stageNote(stage *pb.PlanStage) string {
 	default:
 		note = fmt.Sprintf(", in %d groups one after the other", groups)
 	}
-	if stage.GetDisruptive() {
+	switch {
+	case stage.GetDisruptive() && worst == pb.Effect_EFFECT_RESTART_COMPONENTS:
+		return ": restarts components" + note
+	case stage.GetDisruptive():
 		return ": takes machines away" + note
 	}
 	return note

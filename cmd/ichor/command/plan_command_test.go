@@ -74,6 +74,10 @@ func TestCommandOfAPlan(t *testing.T) {
 		"a stop": {
 			Kind: pb.OperationKind_OPERATION_KIND_SHUTDOWN, Parameters: power("Stop", "None"), MaxUnavailable: "2",
 		},
+		"an upgrade of Kubernetes": {
+			Kind: pb.OperationKind_OPERATION_KIND_KUBERNETES, Target: &pb.OperationTarget{KubernetesVersion: "v1.36.1"}, MaxUnavailable: "2",
+			Overrides: []*pb.GateOverride{{Gate: "NodesReady", Reason: "it was tried"}},
+		},
 		"a reboot of some kind": {Kind: pb.OperationKind_OPERATION_KIND_NODE, Parameters: node("PowerCycle")},
 		"a shutdown":            ofNode(&pb.NodeParameters{Machine: "c1-w-1", Action: "Shutdown"}),
 		"a service":             ofNode(&pb.NodeParameters{Machine: "c1-w-1", Action: "RestartService", Service: "ext-tools"}),

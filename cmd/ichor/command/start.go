@@ -112,8 +112,11 @@ func arguments(o *order) cobra.PositionalArgs {
 }
 
 func newUpgradeCommand(a *app) *cobra.Command {
-	return group("upgrade", "Upgrade a cluster", nil, a.startCommand(a.talosOrder("talos VERSION", `  ichor upgrade talos v1.14.1 --cluster prod-1 --follow
-  ichor upgrade talos 1.14.1 --cluster prod-1 --max-unavailable 25% --yes`)))
+	return group("upgrade", "Upgrade a cluster", nil,
+		a.startCommand(a.talosOrder("talos VERSION", `  ichor upgrade talos v1.14.1 --cluster prod-1 --follow
+  ichor upgrade talos 1.14.1 --cluster prod-1 --max-unavailable 25% --yes`)),
+		a.startCommand(a.kubernetesOrder("kubernetes VERSION", `  ichor upgrade kubernetes v1.36.2 --cluster prod-1 --follow
+  ichor upgrade kubernetes 1.36.2 --cluster prod-1 --max-unavailable 25% --yes`)))
 }
 
 // newPlanCommand has a command for each order, that shows what it would do.
@@ -121,6 +124,7 @@ func newPlanCommand(a *app) *cobra.Command {
 	var children []*cobra.Command
 	orders := append([]*order{
 		a.talosOrder("talos VERSION", "  ichor operation plan talos v1.14.1 --cluster prod-1"),
+		a.kubernetesOrder("kubernetes VERSION", "  ichor operation plan kubernetes v1.36.2 --cluster prod-1"),
 		a.configOrder("config", "  ichor operation plan config --cluster prod-1"),
 		a.shutdownOrder("shutdown NAME", "  ichor operation plan shutdown prod-1 --no-snapshot"), a.powerOnOrder("start NAME", "  ichor operation plan start prod-1"),
 	}, a.nodeOrders("ichor operation plan", true)...)

@@ -75,6 +75,28 @@ func TestShowPlan(t *testing.T) {
 	}
 }
 
+// What restarts is not said to go away, and what changes in the cluster is shown as it says itself.
+func TestShowKubernetesPlan(t *testing.T) {
+	g := NewWithT(t)
+	plan := upgradePlan()
+	plan.Kind, plan.Effect, plan.Target = pb.OperationKind_OPERATION_KIND_KUBERNETES, pb.Effect_EFFECT_RESTART_COMPONENTS, &pb.OperationTarget{KubernetesVersion: "v1.36.1"}
+	plan.Manifests = []*pb.PlanManifest{
+		{Object: "DaemonSet kube-system/kube-proxy", Action: "Configured", Diff: "-  image: old\n+  image: new\n"},
+		{Object: "DaemonSet kube-system/cilium", Action: "Skipped", Owner: `release "cilium" of Helm`},
+	}
+	_, u := planning(t, plan)
+	r := u.ichor("operation", "plan", "kubernetes", "v1.36.1", "--cluster", "prod-1")
+	g.Expect(r.Code).To(BeZero(), r.Err)
+	g.Expect(r.Out).To(And(
+		ContainSubstring("upgrade Kubernetes to v1.36.1; components restart\n"), ContainSubstring("  2. Upgrade: restarts components, in 2 groups one after the other\n"),
+		ContainSubstring("  Configured: DaemonSet kube-system/kube-proxy\n    -  image: old\n    +  image: new\n"),
+		ContainSubstring("  Skipped: DaemonSet kube-system/cilium, kept by release \"cilium\" of Helm\n"),
+	))
+	plan.Manifests, plan.ManifestsTrouble = nil, "no answer"
+	_, u = planning(t, plan)
+	g.Expect(u.ichor("operation", "plan", "kubernetes", "v1.36.1", "--cluster", "prod-1").Out).To(ContainSubstring("What changes in the cluster is not known: no answer\n"))
+}
+
 // What the user saw is what runs, or nothing does; and one call of the command is one operation.
 func TestStartSendsWhatWasSeen(t *testing.T) {
 	g := NewWithT(t)

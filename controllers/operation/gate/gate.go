@@ -149,7 +149,7 @@ func targetReachable(in Input) string {
 	return ""
 }
 
-// etcdHealthy asks whether etcd is well, and stays so without the chosen member.
+// etcdHealthy asks whether etcd is well, and stays so without the chosen member, if that goes.
 func etcdHealthy(in Input) string {
 	if in.Machine.Spec.Role != v1alpha1.ControlPlaneRole {
 		return ""
@@ -158,6 +158,9 @@ func etcdHealthy(in Input) string {
 		return trouble
 	}
 	members := len(controlPlanes(in.Machines))
+	if in.Stage.KeepsEtcd {
+		return ""
+	}
 	if quorum := members/2 + 1; members > 1 && members-1 < quorum {
 		return fmt.Sprintf("etcd has %d members and needs %d of them", members, quorum)
 	}

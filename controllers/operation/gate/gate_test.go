@@ -284,6 +284,23 @@ func TestWorkersWithinTheBudget(t *testing.T) {
 	})
 }
 
+// Who leaves etcd alone needs it well, and not more members than there are.
+func TestKeepsEtcd(t *testing.T) {
+	keeps := func(change func(*Input)) func(*Input) {
+		return func(in *Input) {
+			in.Stage.KeepsEtcd = true
+			change(in)
+		}
+	}
+	run(t, map[string]row{
+		"two members":        {2, 1, keeps(func(*Input) {}), Wait{}},
+		"two, and one to go": {2, 1, func(*Input) {}, Wait{"EtcdHealthy", "etcd has 2 members and needs 2 of them"}},
+		"one is a learner": {3, 1, keeps(func(in *Input) {
+			in.etcd("c1-cp-2", func(e *EtcdView) { e.Learner = true })
+		}), Wait{"EtcdHealthy", "the etcd member of c1-cp-2 is a learner"}},
+	})
+}
+
 // The budget is about who may begin. All other gates are asked again before the reboot.
 func TestBeforeTheReboot(t *testing.T) {
 	entered := func(change func(*Input)) func(*Input) {

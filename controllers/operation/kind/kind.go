@@ -206,7 +206,7 @@ type Action struct {
 	// Reason names a gate, for a wait that is one.
 	Reason string
 
-	// Message says what is waited for, or what failed. It is the same for the same state.
+	// Message says what is waited for, what failed, or what a stage that is done has found. It is the same for the same state.
 	Message string
 }
 

@@ -59,7 +59,7 @@ func (p Plan) LiveGates(cluster *v1alpha1.TalosCluster, machines []*v1alpha1.Tal
 		judged bool
 	}{
 		{v1alpha1.WaitingForWindowReason, disruptive && len(cluster.Spec.MaintenanceWindows) > 0},
-		{v1alpha1.ControlPlaneTransitioningReason, takes(v1alpha1.ControlPlaneTransitioningReason, controlPlane)},
+		{v1alpha1.ControlPlaneTransitioningReason, takes(v1alpha1.ControlPlaneTransitioningReason, controlPlane) && !p.KeepsEtcd()},
 		{v1alpha1.TargetOwnedGate, disruptive},
 		{v1alpha1.MachinesDiscoveredGate, takes(v1alpha1.MachinesDiscoveredGate, controlPlane, worker)},
 		{v1alpha1.TargetReachableGate, takes(v1alpha1.TargetReachableGate, controlPlane, worker)},

@@ -84,6 +84,10 @@ func TestLiveGates(t *testing.T) {
 			&v1alpha1.TalosCluster{}, Stage{Machines: []string{"w-1"}, Disruptive: true},
 			[]string{"TargetOwned", "MachinesDiscovered", "TargetReachable", "WorkersAvailable", "MachineSettled"},
 		},
+		"who leaves etcd alone": {
+			&v1alpha1.TalosCluster{}, Stage{Machines: []string{"cp-1"}, Disruptive: true, KeepsEtcd: true},
+			[]string{"TargetOwned", "MachinesDiscovered", "TargetReachable", "EtcdHealthy", "ControlPlanesReady", "MachineSettled"},
+		},
 		"all, in a window": {
 			windows, Stage{Machines: []string{"cp-1", "w-1"}, Disruptive: true},
 			[]string{

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"ichor.maesh.dev/hub/api/v1alpha1"
 )
 
@@ -87,6 +89,9 @@ type Facts struct {
 	// Units are the machines that the operation has begun with; none before it has begun. What a plan makes of machines that change under
 	// its hands has to stay what it was.
 	Units []v1alpha1.UnitStatus
+
+	// CAPICluster is the Cluster of the same name, nil if there is none.
+	CAPICluster *clusterv1.Cluster
 }
 
 // Approved are the machines of the facts that the hub may touch.
@@ -157,6 +162,11 @@ func (p Plan) DisruptedControlPlanes(machines []*v1alpha1.TalosMachine) []string
 	return p.disrupted(machines, v1alpha1.ControlPlaneRole, v1alpha1.ControlPlaneTransitioningReason)
 }
 
+// KeepsEtcd says whether no stage takes an etcd member away.
+func (p Plan) KeepsEtcd() bool {
+	return !slices.ContainsFunc(p.Stages, func(stage Stage) bool { return stage.Disruptive && !stage.KeepsEtcd })
+}
+
 // disrupted are the machines of a role that the plan takes away in stages that ask a gate, or in all if none is named, in order.
 func (p Plan) disrupted(machines []*v1alpha1.TalosMachine, role v1alpha1.MachineRole, gate string) []string {
 	roles := map[string]v1alpha1.MachineRole{}
@@ -202,6 +212,10 @@ type Stage struct {
 
 	// TakenBack stages without machines leave something on the target that goes where the operation is deleted before it is over.
 	TakenBack bool
+
+	// KeepsEtcd stages disrupt machines and leave their etcd members alone: etcd has to be well, and need not do without a member. An even
+	// number of control planes does not hold them, either.
+	KeepsEtcd bool
 
 	// Unsafe stages must not be left half-way by anybody: from their beginning until the next stage that is safe, the target is this
 	// operation's alone, whatever becomes of its lock.

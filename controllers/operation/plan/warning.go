@@ -42,6 +42,18 @@ const (
 	// NothingToDoWarning says that there is nothing to do, as far as is known.
 	NothingToDoWarning = "NothingToDo"
 
+	// TwoControlPlanesWarning warns that etcd cannot lose a member.
+	TwoControlPlanesWarning = "TwoControlPlanes"
+
+	// DrainsNodesWarning warns of Nodes that are drained although their machines stay up.
+	DrainsNodesWarning = "DrainsNodes"
+
+	// ManifestsChangeWarning warns of objects in the cluster that are applied anew.
+	ManifestsChangeWarning = "ManifestsChange"
+
+	// KubeletsStayBehindWarning warns of kubelets that keep their version.
+	KubeletsStayBehindWarning = "KubeletsStayBehind"
+
 	// GateOverriddenWarning says what an override skips.
 	GateOverriddenWarning = "GateOverridden"
 

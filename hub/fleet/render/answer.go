@@ -83,15 +83,18 @@ func (h helper) answer(op *v1alpha1.TalosOperation) *pb.Answer {
 // helpers are the rows of the pause table by reason, and the gates: those have no command of their own, and open by themselves once what
 // they wait for is there.
 var helpers = map[string]helper{
-	v1alpha1.TargetReachableGate:    {"whoever makes the cluster reachable", nil},
-	v1alpha1.TargetOwnedGate:        {"whoever declared the cluster", nil},
-	v1alpha1.EtcdHealthyGate:        {"whoever mends etcd", nil},
-	v1alpha1.ControlPlanesReadyGate: {"whoever mends the control plane", nil},
-	v1alpha1.MachineSettledGate:     {"the machine", nil},
-	v1alpha1.MachinesDiscoveredGate: {"whoever names or removes the machines that do not match", nil},
-	v1alpha1.MachineKnownGate:       {"whoever approves the machine", nil},
-	v1alpha1.WorkersAvailableGate:   {"whoever took the workers away", nil},
-	v1alpha1.MachinesPoweredOnGate:  {"whoever powers the machines on", nil},
+	v1alpha1.TargetReachableGate:      {"whoever makes the cluster reachable", nil},
+	v1alpha1.TargetOwnedGate:          {"whoever declared the cluster", nil},
+	v1alpha1.EtcdHealthyGate:          {"whoever mends etcd", nil},
+	v1alpha1.ControlPlanesReadyGate:   {"whoever mends the control plane", nil},
+	v1alpha1.MachineSettledGate:       {"the machine", nil},
+	v1alpha1.MachinesDiscoveredGate:   {"whoever names or removes the machines that do not match", nil},
+	v1alpha1.MachineKnownGate:         {"whoever approves the machine", nil},
+	v1alpha1.WorkersAvailableGate:     {"whoever took the workers away", nil},
+	v1alpha1.NodesReadyGate:           {"whoever mends the Node, or holds it back", nil},
+	v1alpha1.VersionSkewGate:          {"whoever upgrades the API server that is behind", nil},
+	v1alpha1.MachineConfigPendingGate: {"whoever staged or tries the config: a reboot, or the end of the try", nil},
+	v1alpha1.MachinesPoweredOnGate:    {"whoever powers the machines on", nil},
 	v1alpha1.ClusterPausedReason: {"whoever paused the Cluster", func(op *v1alpha1.TalosOperation) string {
 		return fmt.Sprintf(`kubectl patch cluster %s -n %s --type merge -p '{"spec":{"paused":false}}'`, op.Spec.ClusterName, op.Namespace)
 	}},

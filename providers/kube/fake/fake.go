@@ -29,14 +29,23 @@ type Kube struct {
 	// Annotated is called after an annotation of a Node was changed, if it is set: a storage operator lives here.
 	Annotated func(node *kube.Node)
 
-	mu     sync.Mutex
-	nodes  map[string]*kube.Node
-	record kube.Record
-	silent bool
+	// Synced is called with the manifests that were applied, if it is set: the controllers of workloads live here.
+	Synced func(manifests []map[string]any)
+
+	mu         sync.Mutex
+	nodes      map[string]*kube.Node
+	pods       []kube.ComponentPod
+	workloads  map[string]kube.Workload
+	deprecated []kube.DeprecatedAPI
+	changes    []kube.ManifestChange
+	record     kube.Record
+	silent     bool
 }
 
 // New returns a Kube without Nodes.
-func New() *Kube { return &Kube{Script: script.New(), nodes: map[string]*kube.Node{}} }
+func New() *Kube {
+	return &Kube{Script: script.New(), nodes: map[string]*kube.Node{}, workloads: map[string]kube.Workload{}}
+}
 
 // Set adds or replaces a Node.
 func (k *Kube) Set(node kube.Node) {

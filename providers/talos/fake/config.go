@@ -39,11 +39,15 @@ func (c *client) CheckConfig(ctx context.Context, address string, _ []byte, _ ta
 
 // ApplyConfig keeps a config, and brings it in force unless it is staged.
 func (c *client) ApplyConfig(ctx context.Context, address string, data []byte, mode talos.ApplyMode) error {
-	return c.change(ctx, "ApplyConfig", address, func(m *machine) error {
+	return c.changed(ctx, "ApplyConfig", address, func(m *machine) error {
 		m.config.Persistent = slices.Clone(data)
 		if mode == talos.ApplyLive {
 			m.config.Active = m.config.Persistent
 		}
 		return nil
+	}, func() {
+		if c.Applied != nil && mode == talos.ApplyLive {
+			c.Applied(address, data)
+		}
 	})
 }

@@ -30,8 +30,12 @@ type Talos struct {
 	// PoweredOff is called after a machine has powered off, if it is set.
 	PoweredOff func(address string)
 
-	mu       sync.Mutex
-	machines map[string]*machine
+	// Applied is called after a machine has taken a config in force, if it is set: what the machine runs lives here.
+	Applied func(address string, data []byte)
+
+	mu        sync.Mutex
+	machines  map[string]*machine
+	manifests []map[string]any
 }
 
 type machine struct {
@@ -39,6 +43,7 @@ type machine struct {
 	etcd      *talos.Etcd
 	config    talos.Config
 	snapshot  []byte
+	runs      talos.Kubernetes
 	installed string
 	exitCode  int32
 	fallsBack bool
@@ -178,18 +183,31 @@ func (c *client) Members(context.Context) ([]talos.Member, error) {
 
 // change carries out a call that changes a machine: the guard first, then the script, then the effect.
 func (c *client) change(ctx context.Context, call, address string, effect func(*machine) error) error {
+	return c.changed(ctx, call, address, effect, func() {})
+}
+
+// changed is change, and calls then as a part of the effect, without holding anything.
+func (c *client) changed(ctx context.Context, call, address string, effect func(*machine) error, then func()) error {
 	if err := guard.Check(guard.With(ctx, c.guard), call); err != nil {
 		return err
 	}
 	return c.Run(ctx, call, address, func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		m, err := c.find(address)
-		if err != nil {
+		if err := c.affect(address, effect); err != nil {
 			return err
 		}
-		return effect(m)
+		then()
+		return nil
 	})
+}
+
+func (c *client) affect(address string, effect func(*machine) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, err := c.find(address)
+	if err != nil {
+		return err
+	}
+	return effect(m)
 }
 
 func (c *client) PullImage(ctx context.Context, address, image string) (string, error) {

@@ -58,6 +58,32 @@ var _ = Describe("On every shape of cluster", Ordered, func() {
 		})
 	}, SpecTimeout(3*time.Minute))
 
+	// Nothing of it takes a member of etcd away, so two control planes are no reason to refuse. Talos 1.12 knows no Kubernetes 1.36.
+	It("upgrades Kubernetes", func(ctx SpecContext) {
+		wanted := func(shape sim.ClusterSpec) string {
+			if shape.Mixed != nil {
+				return "v1.35.4"
+			}
+			return "v1.36.2"
+		}
+		w.run(ctx, func(shape sim.ClusterSpec) ([]string, refusal) {
+			return []string{"upgrade", "kubernetes", wanted(shape), "--max-unavailable", "2"}, ""
+		})
+		each(func(_ int, shape sim.ClusterSpec) {
+			skew := invariant.Skew{Cluster: shape.Name, From: sim.DefaultKubernetesVersion, After: before}
+			for _, node := range w.Fleet.Cluster(shape.Name).Nodes() {
+				if node.ControlPlane() {
+					skew.ControlPlanes = append(skew.ControlPlanes, node.Name())
+				} else {
+					skew.Workers = append(skew.Workers, node.Name())
+				}
+			}
+			Expect(skew.Violations(w.Fleet.Journal())).To(BeEmpty(), shape.Name)
+			Expect(skew.Versions(w.Fleet.Journal())).To(HaveEach(wanted(shape)), shape.Name)
+			Expect(invariant.ReadRollingSince(w.Fleet.Journal(), shape.Name, before).Order).To(BeEmpty(), "no machine of %s reboots", shape.Name)
+		})
+	}, SpecTimeout(8*time.Minute))
+
 	It("upgrades Talos", func(ctx SpecContext) {
 		w.run(ctx, func(shape sim.ClusterSpec) ([]string, refusal) {
 			args := []string{"upgrade", "talos", "v1.14.1"}

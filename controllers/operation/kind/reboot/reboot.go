@@ -103,21 +103,44 @@ func full(scope kind.Scope) bool {
 	return scope.Machines == 1 || node != nil && (node.RebootMode == v1alpha1.RebootModeForce || node.Forced())
 }
 
-// leave empties a machine.
+// leave empties a machine, and asks for its reboot.
 func leave(scope kind.Scope, unit kind.Unit, seen kind.Observation, way Way) kind.Action {
-	if full(scope) {
+	if full(scope) || goesBlind(scope, seen) {
 		return askForReboot(scope, unit, seen, way)
+	}
+	return Empty(scope, seen, kind.Action{})
+}
+
+// Empty is the first action of who empties a machine, and then does what needs it empty. In a cluster of one machine neither pods nor replicas
+// have anywhere to go.
+func Empty(scope kind.Scope, seen kind.Observation, then kind.Action) kind.Action {
+	if full(scope) {
+		return then
 	}
 	if wait := sightless(scope, seen); wait != nil {
 		return *wait
-	}
-	if goesBlind(scope, seen) {
-		return askForReboot(scope, unit, seen, way)
 	}
 	if seen.Storage.Replicas > 0 {
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.EvacuatingStep}
 	}
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.DrainingStep}
+}
+
+// Emptied does then on a machine that is cordoned and holds no replicas, and sees to that where somebody has changed it meanwhile.
+func Emptied(scope kind.Scope, seen kind.Observation, then kind.Action) kind.Action {
+	if full(scope) {
+		return then
+	}
+	wait := sightless(scope, seen)
+	switch {
+	case wait != nil:
+		return *wait
+	case seen.Storage.Replicas > 0:
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.EvacuatingStep}
+	case seen.Node != nil && !seen.Node.Unschedulable:
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.DrainingStep}
+	}
+	return then
 }
 
 // goesBlind says whether a machine may go although the Kubernetes API does not tell of its Node.
@@ -148,24 +171,13 @@ func askForReboot(scope kind.Scope, unit kind.Unit, seen kind.Observation, way W
 	if seen.TalosTrouble != "" {
 		return kind.Unreachable(unit, seen.TalosTrouble)
 	}
-	if !full(scope) {
-		wait := sightless(scope, seen)
-		switch {
-		case wait != nil:
-			return *wait
-		case seen.Storage.Replicas > 0:
-			return kind.Action{Verdict: kind.Call, Step: v1alpha1.EvacuatingStep}
-		case seen.Node != nil && !seen.Node.Unschedulable:
-			return kind.Action{Verdict: kind.Call, Step: v1alpha1.DrainingStep}
-		}
-	}
 	ask := kind.Action{
 		Verdict: kind.Call, Step: way.step(), PreRebootBootID: seen.Talos.BootID, NodeName: unit.Machine.Status.NodeName, Image: way.Image,
 	}
 	if way.Ask != nil {
-		return way.Ask(unit, seen, ask)
+		ask = way.Ask(unit, seen, ask)
 	}
-	return ask
+	return Emptied(scope, seen, ask)
 }
 
 // Next decides what comes after a step of the sequence.

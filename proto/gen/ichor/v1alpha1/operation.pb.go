@@ -1307,9 +1307,14 @@ type Plan struct {
 	// live_gates are judged when the operation starts, and not by the plan.
 	LiveGates []string `protobuf:"bytes,17,rep,name=live_gates,json=liveGates,proto3" json:"live_gates,omitempty"`
 	// losses are what is gone for good afterwards.
-	Losses        []string `protobuf:"bytes,18,rep,name=losses,proto3" json:"losses,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Losses []string `protobuf:"bytes,18,rep,name=losses,proto3" json:"losses,omitempty"`
+	// manifests are objects in the cluster that the operation would change, as the cluster itself says. It is asked only for who may start the
+	// operation, where nothing speaks against that.
+	Manifests []*PlanManifest `protobuf:"bytes,19,rep,name=manifests,proto3" json:"manifests,omitempty"`
+	// manifests_trouble says why the cluster could not be asked.
+	ManifestsTrouble string `protobuf:"bytes,20,opt,name=manifests_trouble,json=manifestsTrouble,proto3" json:"manifests_trouble,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Plan) Reset() {
@@ -1468,6 +1473,93 @@ func (x *Plan) GetLosses() []string {
 	return nil
 }
 
+func (x *Plan) GetManifests() []*PlanManifest {
+	if x != nil {
+		return x.Manifests
+	}
+	return nil
+}
+
+func (x *Plan) GetManifestsTrouble() string {
+	if x != nil {
+		return x.ManifestsTrouble
+	}
+	return ""
+}
+
+// PlanManifest is what becomes of one object in the cluster.
+type PlanManifest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// object names it, as "DaemonSet kube-system/kube-proxy".
+	Object string `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
+	// action is Created, Configured, Pruned or Skipped.
+	Action string `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
+	// owner is whose it is, where it is skipped for that.
+	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
+	// diff is how it changes, as a unified diff of YAML; what secrets hold is masked.
+	Diff          string `protobuf:"bytes,4,opt,name=diff,proto3" json:"diff,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanManifest) Reset() {
+	*x = PlanManifest{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanManifest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanManifest) ProtoMessage() {}
+
+func (x *PlanManifest) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanManifest.ProtoReflect.Descriptor instead.
+func (*PlanManifest) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PlanManifest) GetObject() string {
+	if x != nil {
+		return x.Object
+	}
+	return ""
+}
+
+func (x *PlanManifest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *PlanManifest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *PlanManifest) GetDiff() string {
+	if x != nil {
+		return x.Diff
+	}
+	return ""
+}
+
 // PlanStage is a part of an operation that is over on all its units before the next begins.
 type PlanStage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1482,7 +1574,7 @@ type PlanStage struct {
 
 func (x *PlanStage) Reset() {
 	*x = PlanStage{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +1586,7 @@ func (x *PlanStage) String() string {
 func (*PlanStage) ProtoMessage() {}
 
 func (x *PlanStage) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +1599,7 @@ func (x *PlanStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStage.ProtoReflect.Descriptor instead.
 func (*PlanStage) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{11}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PlanStage) GetName() string {
@@ -1541,7 +1633,7 @@ type PlanGroup struct {
 
 func (x *PlanGroup) Reset() {
 	*x = PlanGroup{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1645,7 @@ func (x *PlanGroup) String() string {
 func (*PlanGroup) ProtoMessage() {}
 
 func (x *PlanGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1658,7 @@ func (x *PlanGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanGroup.ProtoReflect.Descriptor instead.
 func (*PlanGroup) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{12}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PlanGroup) GetMachines() []*PlanMachine {
@@ -1595,7 +1687,7 @@ type PlanMachine struct {
 
 func (x *PlanMachine) Reset() {
 	*x = PlanMachine{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1699,7 @@ func (x *PlanMachine) String() string {
 func (*PlanMachine) ProtoMessage() {}
 
 func (x *PlanMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1712,7 @@ func (x *PlanMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMachine.ProtoReflect.Descriptor instead.
 func (*PlanMachine) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{13}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PlanMachine) GetName() string {
@@ -1687,7 +1779,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1791,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1804,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{14}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Refusal) GetGate() string {
@@ -1753,7 +1845,7 @@ type Refusals struct {
 
 func (x *Refusals) Reset() {
 	*x = Refusals{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +1857,7 @@ func (x *Refusals) String() string {
 func (*Refusals) ProtoMessage() {}
 
 func (x *Refusals) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +1870,7 @@ func (x *Refusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
 func (*Refusals) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{15}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Refusals) GetRefusals() []*Refusal {
@@ -1803,7 +1895,7 @@ type PartlyDone struct {
 
 func (x *PartlyDone) Reset() {
 	*x = PartlyDone{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +1907,7 @@ func (x *PartlyDone) String() string {
 func (*PartlyDone) ProtoMessage() {}
 
 func (x *PartlyDone) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +1920,7 @@ func (x *PartlyDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartlyDone.ProtoReflect.Descriptor instead.
 func (*PartlyDone) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{16}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PartlyDone) GetDone() string {
@@ -1864,7 +1956,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +1968,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +1981,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{17}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Warning) GetCode() string {
@@ -1929,7 +2021,7 @@ type OperationFilter struct {
 
 func (x *OperationFilter) Reset() {
 	*x = OperationFilter{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2033,7 @@ func (x *OperationFilter) String() string {
 func (*OperationFilter) ProtoMessage() {}
 
 func (x *OperationFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2046,7 @@ func (x *OperationFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationFilter.ProtoReflect.Descriptor instead.
 func (*OperationFilter) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{18}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OperationFilter) GetClusters() []*Reference {
@@ -2026,7 +2118,7 @@ type ListOperationsRequest struct {
 
 func (x *ListOperationsRequest) Reset() {
 	*x = ListOperationsRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2130,7 @@ func (x *ListOperationsRequest) String() string {
 func (*ListOperationsRequest) ProtoMessage() {}
 
 func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2143,7 @@ func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{19}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListOperationsRequest) GetFilter() *OperationFilter {
@@ -2090,7 +2182,7 @@ type ListOperationsResponse struct {
 
 func (x *ListOperationsResponse) Reset() {
 	*x = ListOperationsResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2102,7 +2194,7 @@ func (x *ListOperationsResponse) String() string {
 func (*ListOperationsResponse) ProtoMessage() {}
 
 func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2115,7 +2207,7 @@ func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{20}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListOperationsResponse) GetOperations() []*Operation {
@@ -2162,7 +2254,7 @@ type GetOperationRequest struct {
 
 func (x *GetOperationRequest) Reset() {
 	*x = GetOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2174,7 +2266,7 @@ func (x *GetOperationRequest) String() string {
 func (*GetOperationRequest) ProtoMessage() {}
 
 func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2187,7 +2279,7 @@ func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
 func (*GetOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{21}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetOperationRequest) GetRef() *Reference {
@@ -2208,7 +2300,7 @@ type GetOperationResponse struct {
 
 func (x *GetOperationResponse) Reset() {
 	*x = GetOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2312,7 @@ func (x *GetOperationResponse) String() string {
 func (*GetOperationResponse) ProtoMessage() {}
 
 func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2325,7 @@ func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationResponse.ProtoReflect.Descriptor instead.
 func (*GetOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{22}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetOperationResponse) GetOperation() *Operation {
@@ -2265,7 +2357,7 @@ type OperationEvent struct {
 
 func (x *OperationEvent) Reset() {
 	*x = OperationEvent{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2369,7 @@ func (x *OperationEvent) String() string {
 func (*OperationEvent) ProtoMessage() {}
 
 func (x *OperationEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2382,7 @@ func (x *OperationEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationEvent.ProtoReflect.Descriptor instead.
 func (*OperationEvent) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{23}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *OperationEvent) GetTime() *timestamppb.Timestamp {
@@ -2345,7 +2437,7 @@ type OperationOrder struct {
 
 func (x *OperationOrder) Reset() {
 	*x = OperationOrder{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2449,7 @@ func (x *OperationOrder) String() string {
 func (*OperationOrder) ProtoMessage() {}
 
 func (x *OperationOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2462,7 @@ func (x *OperationOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationOrder.ProtoReflect.Descriptor instead.
 func (*OperationOrder) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{24}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OperationOrder) GetCluster() *Reference {
@@ -2424,7 +2516,7 @@ type PlanOperationRequest struct {
 
 func (x *PlanOperationRequest) Reset() {
 	*x = PlanOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2528,7 @@ func (x *PlanOperationRequest) String() string {
 func (*PlanOperationRequest) ProtoMessage() {}
 
 func (x *PlanOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2541,7 @@ func (x *PlanOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOperationRequest.ProtoReflect.Descriptor instead.
 func (*PlanOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{25}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PlanOperationRequest) GetOrder() *OperationOrder {
@@ -2468,7 +2560,7 @@ type PlanOperationResponse struct {
 
 func (x *PlanOperationResponse) Reset() {
 	*x = PlanOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2572,7 @@ func (x *PlanOperationResponse) String() string {
 func (*PlanOperationResponse) ProtoMessage() {}
 
 func (x *PlanOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2585,7 @@ func (x *PlanOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOperationResponse.ProtoReflect.Descriptor instead.
 func (*PlanOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{26}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PlanOperationResponse) GetPlan() *Plan {
@@ -2518,7 +2610,7 @@ type CreateOperationRequest struct {
 
 func (x *CreateOperationRequest) Reset() {
 	*x = CreateOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2622,7 @@ func (x *CreateOperationRequest) String() string {
 func (*CreateOperationRequest) ProtoMessage() {}
 
 func (x *CreateOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2635,7 @@ func (x *CreateOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOperationRequest.ProtoReflect.Descriptor instead.
 func (*CreateOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{27}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CreateOperationRequest) GetOrder() *OperationOrder {
@@ -2589,7 +2681,7 @@ type CreateOperationResponse struct {
 
 func (x *CreateOperationResponse) Reset() {
 	*x = CreateOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2601,7 +2693,7 @@ func (x *CreateOperationResponse) String() string {
 func (*CreateOperationResponse) ProtoMessage() {}
 
 func (x *CreateOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +2706,7 @@ func (x *CreateOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOperationResponse.ProtoReflect.Descriptor instead.
 func (*CreateOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{28}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreateOperationResponse) GetOperation() *Operation {
@@ -2655,7 +2747,7 @@ type SetOperationPausedRequest struct {
 
 func (x *SetOperationPausedRequest) Reset() {
 	*x = SetOperationPausedRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2667,7 +2759,7 @@ func (x *SetOperationPausedRequest) String() string {
 func (*SetOperationPausedRequest) ProtoMessage() {}
 
 func (x *SetOperationPausedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2680,7 +2772,7 @@ func (x *SetOperationPausedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOperationPausedRequest.ProtoReflect.Descriptor instead.
 func (*SetOperationPausedRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{29}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetOperationPausedRequest) GetRef() *Reference {
@@ -2708,7 +2800,7 @@ type SetOperationPausedResponse struct {
 
 func (x *SetOperationPausedResponse) Reset() {
 	*x = SetOperationPausedResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +2812,7 @@ func (x *SetOperationPausedResponse) String() string {
 func (*SetOperationPausedResponse) ProtoMessage() {}
 
 func (x *SetOperationPausedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +2825,7 @@ func (x *SetOperationPausedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOperationPausedResponse.ProtoReflect.Descriptor instead.
 func (*SetOperationPausedResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{30}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetOperationPausedResponse) GetOperation() *Operation {
@@ -2759,7 +2851,7 @@ type RetryOperationRequest struct {
 
 func (x *RetryOperationRequest) Reset() {
 	*x = RetryOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +2863,7 @@ func (x *RetryOperationRequest) String() string {
 func (*RetryOperationRequest) ProtoMessage() {}
 
 func (x *RetryOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +2876,7 @@ func (x *RetryOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperationRequest.ProtoReflect.Descriptor instead.
 func (*RetryOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{31}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RetryOperationRequest) GetRef() *Reference {
@@ -2805,7 +2897,7 @@ type RetryOperationResponse struct {
 
 func (x *RetryOperationResponse) Reset() {
 	*x = RetryOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +2909,7 @@ func (x *RetryOperationResponse) String() string {
 func (*RetryOperationResponse) ProtoMessage() {}
 
 func (x *RetryOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +2922,7 @@ func (x *RetryOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperationResponse.ProtoReflect.Descriptor instead.
 func (*RetryOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{32}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RetryOperationResponse) GetOperation() *Operation {
@@ -2859,7 +2951,7 @@ type DeleteOperationRequest struct {
 
 func (x *DeleteOperationRequest) Reset() {
 	*x = DeleteOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +2963,7 @@ func (x *DeleteOperationRequest) String() string {
 func (*DeleteOperationRequest) ProtoMessage() {}
 
 func (x *DeleteOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +2976,7 @@ func (x *DeleteOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOperationRequest.ProtoReflect.Descriptor instead.
 func (*DeleteOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{33}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteOperationRequest) GetRef() *Reference {
@@ -2918,7 +3010,7 @@ type DeleteOperationResponse struct {
 
 func (x *DeleteOperationResponse) Reset() {
 	*x = DeleteOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3022,7 @@ func (x *DeleteOperationResponse) String() string {
 func (*DeleteOperationResponse) ProtoMessage() {}
 
 func (x *DeleteOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3035,7 @@ func (x *DeleteOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOperationResponse.ProtoReflect.Descriptor instead.
 func (*DeleteOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{34}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DeleteOperationResponse) GetGone() bool {
@@ -2964,7 +3056,7 @@ type WatchOperationsRequest struct {
 
 func (x *WatchOperationsRequest) Reset() {
 	*x = WatchOperationsRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2976,7 +3068,7 @@ func (x *WatchOperationsRequest) String() string {
 func (*WatchOperationsRequest) ProtoMessage() {}
 
 func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2989,7 +3081,7 @@ func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOperationsRequest.ProtoReflect.Descriptor instead.
 func (*WatchOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{35}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WatchOperationsRequest) GetFilter() *OperationFilter {
@@ -3024,7 +3116,7 @@ type WatchOperationsResponse struct {
 
 func (x *WatchOperationsResponse) Reset() {
 	*x = WatchOperationsResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3036,7 +3128,7 @@ func (x *WatchOperationsResponse) String() string {
 func (*WatchOperationsResponse) ProtoMessage() {}
 
 func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3049,7 +3141,7 @@ func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOperationsResponse.ProtoReflect.Descriptor instead.
 func (*WatchOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{36}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WatchOperationsResponse) GetEvent() isWatchOperationsResponse_Event {
@@ -3158,7 +3250,7 @@ type Synced struct {
 
 func (x *Synced) Reset() {
 	*x = Synced{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3170,7 +3262,7 @@ func (x *Synced) String() string {
 func (*Synced) ProtoMessage() {}
 
 func (x *Synced) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3183,7 +3275,7 @@ func (x *Synced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Synced.ProtoReflect.Descriptor instead.
 func (*Synced) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{37}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{38}
 }
 
 // Reset says that a watch begins anew.
@@ -3195,7 +3287,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3299,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +3312,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{38}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{39}
 }
 
 var File_ichor_v1alpha1_operation_proto protoreflect.FileDescriptor
@@ -3316,7 +3408,7 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12\x10\n" +
 	"\x03who\x18\x03 \x01(\tR\x03who\x12\x18\n" +
 	"\acommand\x18\x04 \x01(\tR\acommand\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xd8\x06\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xc1\a\n" +
 	"\x04Plan\x123\n" +
 	"\acluster\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\acluster\x121\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1d.ichor.v1alpha1.OperationKindR\x04kind\x12.\n" +
@@ -3340,7 +3432,14 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\acommand\x18\x10 \x01(\tR\acommand\x12\x1d\n" +
 	"\n" +
 	"live_gates\x18\x11 \x03(\tR\tliveGates\x12\x16\n" +
-	"\x06losses\x18\x12 \x03(\tR\x06losses\"r\n" +
+	"\x06losses\x18\x12 \x03(\tR\x06losses\x12:\n" +
+	"\tmanifests\x18\x13 \x03(\v2\x1c.ichor.v1alpha1.PlanManifestR\tmanifests\x12+\n" +
+	"\x11manifests_trouble\x18\x14 \x01(\tR\x10manifestsTrouble\"h\n" +
+	"\fPlanManifest\x12\x16\n" +
+	"\x06object\x18\x01 \x01(\tR\x06object\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x12\n" +
+	"\x04diff\x18\x04 \x01(\tR\x04diff\"r\n" +
 	"\tPlanStage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
 	"\x06groups\x18\x02 \x03(\v2\x19.ichor.v1alpha1.PlanGroupR\x06groups\x12\x1e\n" +
@@ -3521,7 +3620,7 @@ func file_ichor_v1alpha1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_ichor_v1alpha1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_ichor_v1alpha1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_ichor_v1alpha1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_ichor_v1alpha1_operation_proto_goTypes = []any{
 	(OperationKind)(0),                 // 0: ichor.v1alpha1.OperationKind
 	(OperationPhase)(0),                // 1: ichor.v1alpha1.OperationPhase
@@ -3539,147 +3638,149 @@ var file_ichor_v1alpha1_operation_proto_goTypes = []any{
 	(*OperationStep)(nil),              // 13: ichor.v1alpha1.OperationStep
 	(*Answer)(nil),                     // 14: ichor.v1alpha1.Answer
 	(*Plan)(nil),                       // 15: ichor.v1alpha1.Plan
-	(*PlanStage)(nil),                  // 16: ichor.v1alpha1.PlanStage
-	(*PlanGroup)(nil),                  // 17: ichor.v1alpha1.PlanGroup
-	(*PlanMachine)(nil),                // 18: ichor.v1alpha1.PlanMachine
-	(*Refusal)(nil),                    // 19: ichor.v1alpha1.Refusal
-	(*Refusals)(nil),                   // 20: ichor.v1alpha1.Refusals
-	(*PartlyDone)(nil),                 // 21: ichor.v1alpha1.PartlyDone
-	(*Warning)(nil),                    // 22: ichor.v1alpha1.Warning
-	(*OperationFilter)(nil),            // 23: ichor.v1alpha1.OperationFilter
-	(*ListOperationsRequest)(nil),      // 24: ichor.v1alpha1.ListOperationsRequest
-	(*ListOperationsResponse)(nil),     // 25: ichor.v1alpha1.ListOperationsResponse
-	(*GetOperationRequest)(nil),        // 26: ichor.v1alpha1.GetOperationRequest
-	(*GetOperationResponse)(nil),       // 27: ichor.v1alpha1.GetOperationResponse
-	(*OperationEvent)(nil),             // 28: ichor.v1alpha1.OperationEvent
-	(*OperationOrder)(nil),             // 29: ichor.v1alpha1.OperationOrder
-	(*PlanOperationRequest)(nil),       // 30: ichor.v1alpha1.PlanOperationRequest
-	(*PlanOperationResponse)(nil),      // 31: ichor.v1alpha1.PlanOperationResponse
-	(*CreateOperationRequest)(nil),     // 32: ichor.v1alpha1.CreateOperationRequest
-	(*CreateOperationResponse)(nil),    // 33: ichor.v1alpha1.CreateOperationResponse
-	(*SetOperationPausedRequest)(nil),  // 34: ichor.v1alpha1.SetOperationPausedRequest
-	(*SetOperationPausedResponse)(nil), // 35: ichor.v1alpha1.SetOperationPausedResponse
-	(*RetryOperationRequest)(nil),      // 36: ichor.v1alpha1.RetryOperationRequest
-	(*RetryOperationResponse)(nil),     // 37: ichor.v1alpha1.RetryOperationResponse
-	(*DeleteOperationRequest)(nil),     // 38: ichor.v1alpha1.DeleteOperationRequest
-	(*DeleteOperationResponse)(nil),    // 39: ichor.v1alpha1.DeleteOperationResponse
-	(*WatchOperationsRequest)(nil),     // 40: ichor.v1alpha1.WatchOperationsRequest
-	(*WatchOperationsResponse)(nil),    // 41: ichor.v1alpha1.WatchOperationsResponse
-	(*Synced)(nil),                     // 42: ichor.v1alpha1.Synced
-	(*Reset)(nil),                      // 43: ichor.v1alpha1.Reset
-	nil,                                // 44: ichor.v1alpha1.Operation.LabelsEntry
-	(*Reference)(nil),                  // 45: ichor.v1alpha1.Reference
-	(*OperationTarget)(nil),            // 46: ichor.v1alpha1.OperationTarget
-	(*Condition)(nil),                  // 47: ichor.v1alpha1.Condition
-	(Attention)(0),                     // 48: ichor.v1alpha1.Attention
-	(*timestamppb.Timestamp)(nil),      // 49: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 50: google.protobuf.Duration
-	(MachineRole)(0),                   // 51: ichor.v1alpha1.MachineRole
-	(*Page)(nil),                       // 52: ichor.v1alpha1.Page
-	(*Failure)(nil),                    // 53: ichor.v1alpha1.Failure
-	(*Heartbeat)(nil),                  // 54: ichor.v1alpha1.Heartbeat
+	(*PlanManifest)(nil),               // 16: ichor.v1alpha1.PlanManifest
+	(*PlanStage)(nil),                  // 17: ichor.v1alpha1.PlanStage
+	(*PlanGroup)(nil),                  // 18: ichor.v1alpha1.PlanGroup
+	(*PlanMachine)(nil),                // 19: ichor.v1alpha1.PlanMachine
+	(*Refusal)(nil),                    // 20: ichor.v1alpha1.Refusal
+	(*Refusals)(nil),                   // 21: ichor.v1alpha1.Refusals
+	(*PartlyDone)(nil),                 // 22: ichor.v1alpha1.PartlyDone
+	(*Warning)(nil),                    // 23: ichor.v1alpha1.Warning
+	(*OperationFilter)(nil),            // 24: ichor.v1alpha1.OperationFilter
+	(*ListOperationsRequest)(nil),      // 25: ichor.v1alpha1.ListOperationsRequest
+	(*ListOperationsResponse)(nil),     // 26: ichor.v1alpha1.ListOperationsResponse
+	(*GetOperationRequest)(nil),        // 27: ichor.v1alpha1.GetOperationRequest
+	(*GetOperationResponse)(nil),       // 28: ichor.v1alpha1.GetOperationResponse
+	(*OperationEvent)(nil),             // 29: ichor.v1alpha1.OperationEvent
+	(*OperationOrder)(nil),             // 30: ichor.v1alpha1.OperationOrder
+	(*PlanOperationRequest)(nil),       // 31: ichor.v1alpha1.PlanOperationRequest
+	(*PlanOperationResponse)(nil),      // 32: ichor.v1alpha1.PlanOperationResponse
+	(*CreateOperationRequest)(nil),     // 33: ichor.v1alpha1.CreateOperationRequest
+	(*CreateOperationResponse)(nil),    // 34: ichor.v1alpha1.CreateOperationResponse
+	(*SetOperationPausedRequest)(nil),  // 35: ichor.v1alpha1.SetOperationPausedRequest
+	(*SetOperationPausedResponse)(nil), // 36: ichor.v1alpha1.SetOperationPausedResponse
+	(*RetryOperationRequest)(nil),      // 37: ichor.v1alpha1.RetryOperationRequest
+	(*RetryOperationResponse)(nil),     // 38: ichor.v1alpha1.RetryOperationResponse
+	(*DeleteOperationRequest)(nil),     // 39: ichor.v1alpha1.DeleteOperationRequest
+	(*DeleteOperationResponse)(nil),    // 40: ichor.v1alpha1.DeleteOperationResponse
+	(*WatchOperationsRequest)(nil),     // 41: ichor.v1alpha1.WatchOperationsRequest
+	(*WatchOperationsResponse)(nil),    // 42: ichor.v1alpha1.WatchOperationsResponse
+	(*Synced)(nil),                     // 43: ichor.v1alpha1.Synced
+	(*Reset)(nil),                      // 44: ichor.v1alpha1.Reset
+	nil,                                // 45: ichor.v1alpha1.Operation.LabelsEntry
+	(*Reference)(nil),                  // 46: ichor.v1alpha1.Reference
+	(*OperationTarget)(nil),            // 47: ichor.v1alpha1.OperationTarget
+	(*Condition)(nil),                  // 48: ichor.v1alpha1.Condition
+	(Attention)(0),                     // 49: ichor.v1alpha1.Attention
+	(*timestamppb.Timestamp)(nil),      // 50: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 51: google.protobuf.Duration
+	(MachineRole)(0),                   // 52: ichor.v1alpha1.MachineRole
+	(*Page)(nil),                       // 53: ichor.v1alpha1.Page
+	(*Failure)(nil),                    // 54: ichor.v1alpha1.Failure
+	(*Heartbeat)(nil),                  // 55: ichor.v1alpha1.Heartbeat
 }
 var file_ichor_v1alpha1_operation_proto_depIdxs = []int32{
 	7,  // 0: ichor.v1alpha1.NodeParameters.reset:type_name -> ichor.v1alpha1.ResetParameters
 	6,  // 1: ichor.v1alpha1.OperationParameters.node:type_name -> ichor.v1alpha1.NodeParameters
 	8,  // 2: ichor.v1alpha1.OperationParameters.config:type_name -> ichor.v1alpha1.ConfigParameters
 	9,  // 3: ichor.v1alpha1.OperationParameters.shutdown:type_name -> ichor.v1alpha1.ShutdownParameters
-	45, // 4: ichor.v1alpha1.Operation.ref:type_name -> ichor.v1alpha1.Reference
-	45, // 5: ichor.v1alpha1.Operation.cluster:type_name -> ichor.v1alpha1.Reference
+	46, // 4: ichor.v1alpha1.Operation.ref:type_name -> ichor.v1alpha1.Reference
+	46, // 5: ichor.v1alpha1.Operation.cluster:type_name -> ichor.v1alpha1.Reference
 	0,  // 6: ichor.v1alpha1.Operation.kind:type_name -> ichor.v1alpha1.OperationKind
 	1,  // 7: ichor.v1alpha1.Operation.phase:type_name -> ichor.v1alpha1.OperationPhase
-	46, // 8: ichor.v1alpha1.Operation.target:type_name -> ichor.v1alpha1.OperationTarget
+	47, // 8: ichor.v1alpha1.Operation.target:type_name -> ichor.v1alpha1.OperationTarget
 	12, // 9: ichor.v1alpha1.Operation.machines:type_name -> ichor.v1alpha1.OperationUnit
 	12, // 10: ichor.v1alpha1.Operation.units:type_name -> ichor.v1alpha1.OperationUnit
-	47, // 11: ichor.v1alpha1.Operation.conditions:type_name -> ichor.v1alpha1.Condition
+	48, // 11: ichor.v1alpha1.Operation.conditions:type_name -> ichor.v1alpha1.Condition
 	14, // 12: ichor.v1alpha1.Operation.answer:type_name -> ichor.v1alpha1.Answer
-	48, // 13: ichor.v1alpha1.Operation.attention:type_name -> ichor.v1alpha1.Attention
+	49, // 13: ichor.v1alpha1.Operation.attention:type_name -> ichor.v1alpha1.Attention
 	5,  // 14: ichor.v1alpha1.Operation.overrides:type_name -> ichor.v1alpha1.GateOverride
 	10, // 15: ichor.v1alpha1.Operation.parameters:type_name -> ichor.v1alpha1.OperationParameters
-	49, // 16: ichor.v1alpha1.Operation.create_time:type_name -> google.protobuf.Timestamp
-	49, // 17: ichor.v1alpha1.Operation.start_time:type_name -> google.protobuf.Timestamp
-	49, // 18: ichor.v1alpha1.Operation.completion_time:type_name -> google.protobuf.Timestamp
-	49, // 19: ichor.v1alpha1.Operation.last_retry_time:type_name -> google.protobuf.Timestamp
-	44, // 20: ichor.v1alpha1.Operation.labels:type_name -> ichor.v1alpha1.Operation.LabelsEntry
+	50, // 16: ichor.v1alpha1.Operation.create_time:type_name -> google.protobuf.Timestamp
+	50, // 17: ichor.v1alpha1.Operation.start_time:type_name -> google.protobuf.Timestamp
+	50, // 18: ichor.v1alpha1.Operation.completion_time:type_name -> google.protobuf.Timestamp
+	50, // 19: ichor.v1alpha1.Operation.last_retry_time:type_name -> google.protobuf.Timestamp
+	45, // 20: ichor.v1alpha1.Operation.labels:type_name -> ichor.v1alpha1.Operation.LabelsEntry
 	3,  // 21: ichor.v1alpha1.OperationUnit.phase:type_name -> ichor.v1alpha1.UnitPhase
-	49, // 22: ichor.v1alpha1.OperationUnit.step_start_time:type_name -> google.protobuf.Timestamp
+	50, // 22: ichor.v1alpha1.OperationUnit.step_start_time:type_name -> google.protobuf.Timestamp
 	13, // 23: ichor.v1alpha1.OperationUnit.steps:type_name -> ichor.v1alpha1.OperationStep
-	49, // 24: ichor.v1alpha1.OperationStep.start_time:type_name -> google.protobuf.Timestamp
-	49, // 25: ichor.v1alpha1.OperationStep.end_time:type_name -> google.protobuf.Timestamp
-	45, // 26: ichor.v1alpha1.Plan.cluster:type_name -> ichor.v1alpha1.Reference
+	50, // 24: ichor.v1alpha1.OperationStep.start_time:type_name -> google.protobuf.Timestamp
+	50, // 25: ichor.v1alpha1.OperationStep.end_time:type_name -> google.protobuf.Timestamp
+	46, // 26: ichor.v1alpha1.Plan.cluster:type_name -> ichor.v1alpha1.Reference
 	0,  // 27: ichor.v1alpha1.Plan.kind:type_name -> ichor.v1alpha1.OperationKind
 	2,  // 28: ichor.v1alpha1.Plan.effect:type_name -> ichor.v1alpha1.Effect
-	16, // 29: ichor.v1alpha1.Plan.stages:type_name -> ichor.v1alpha1.PlanStage
-	46, // 30: ichor.v1alpha1.Plan.current:type_name -> ichor.v1alpha1.OperationTarget
-	46, // 31: ichor.v1alpha1.Plan.target:type_name -> ichor.v1alpha1.OperationTarget
-	19, // 32: ichor.v1alpha1.Plan.refusals:type_name -> ichor.v1alpha1.Refusal
-	22, // 33: ichor.v1alpha1.Plan.warnings:type_name -> ichor.v1alpha1.Warning
-	19, // 34: ichor.v1alpha1.Plan.overridden:type_name -> ichor.v1alpha1.Refusal
-	50, // 35: ichor.v1alpha1.Plan.estimated_duration:type_name -> google.protobuf.Duration
-	49, // 36: ichor.v1alpha1.Plan.observed_time:type_name -> google.protobuf.Timestamp
+	17, // 29: ichor.v1alpha1.Plan.stages:type_name -> ichor.v1alpha1.PlanStage
+	47, // 30: ichor.v1alpha1.Plan.current:type_name -> ichor.v1alpha1.OperationTarget
+	47, // 31: ichor.v1alpha1.Plan.target:type_name -> ichor.v1alpha1.OperationTarget
+	20, // 32: ichor.v1alpha1.Plan.refusals:type_name -> ichor.v1alpha1.Refusal
+	23, // 33: ichor.v1alpha1.Plan.warnings:type_name -> ichor.v1alpha1.Warning
+	20, // 34: ichor.v1alpha1.Plan.overridden:type_name -> ichor.v1alpha1.Refusal
+	51, // 35: ichor.v1alpha1.Plan.estimated_duration:type_name -> google.protobuf.Duration
+	50, // 36: ichor.v1alpha1.Plan.observed_time:type_name -> google.protobuf.Timestamp
 	4,  // 37: ichor.v1alpha1.Plan.confirmation:type_name -> ichor.v1alpha1.Confirmation
-	17, // 38: ichor.v1alpha1.PlanStage.groups:type_name -> ichor.v1alpha1.PlanGroup
-	18, // 39: ichor.v1alpha1.PlanGroup.machines:type_name -> ichor.v1alpha1.PlanMachine
-	51, // 40: ichor.v1alpha1.PlanMachine.role:type_name -> ichor.v1alpha1.MachineRole
-	46, // 41: ichor.v1alpha1.PlanMachine.current:type_name -> ichor.v1alpha1.OperationTarget
-	46, // 42: ichor.v1alpha1.PlanMachine.target:type_name -> ichor.v1alpha1.OperationTarget
-	2,  // 43: ichor.v1alpha1.PlanMachine.effect:type_name -> ichor.v1alpha1.Effect
-	19, // 44: ichor.v1alpha1.Refusals.refusals:type_name -> ichor.v1alpha1.Refusal
-	45, // 45: ichor.v1alpha1.OperationFilter.clusters:type_name -> ichor.v1alpha1.Reference
-	0,  // 46: ichor.v1alpha1.OperationFilter.kinds:type_name -> ichor.v1alpha1.OperationKind
-	1,  // 47: ichor.v1alpha1.OperationFilter.phases:type_name -> ichor.v1alpha1.OperationPhase
-	48, // 48: ichor.v1alpha1.OperationFilter.min_attention:type_name -> ichor.v1alpha1.Attention
-	45, // 49: ichor.v1alpha1.OperationFilter.names:type_name -> ichor.v1alpha1.Reference
-	23, // 50: ichor.v1alpha1.ListOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
-	52, // 51: ichor.v1alpha1.ListOperationsRequest.page:type_name -> ichor.v1alpha1.Page
-	11, // 52: ichor.v1alpha1.ListOperationsResponse.operations:type_name -> ichor.v1alpha1.Operation
-	53, // 53: ichor.v1alpha1.ListOperationsResponse.failures:type_name -> ichor.v1alpha1.Failure
-	45, // 54: ichor.v1alpha1.GetOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	11, // 55: ichor.v1alpha1.GetOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	28, // 56: ichor.v1alpha1.GetOperationResponse.events:type_name -> ichor.v1alpha1.OperationEvent
-	49, // 57: ichor.v1alpha1.OperationEvent.time:type_name -> google.protobuf.Timestamp
-	45, // 58: ichor.v1alpha1.OperationOrder.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 59: ichor.v1alpha1.OperationOrder.kind:type_name -> ichor.v1alpha1.OperationKind
-	10, // 60: ichor.v1alpha1.OperationOrder.parameters:type_name -> ichor.v1alpha1.OperationParameters
-	46, // 61: ichor.v1alpha1.OperationOrder.target:type_name -> ichor.v1alpha1.OperationTarget
-	5,  // 62: ichor.v1alpha1.OperationOrder.overrides:type_name -> ichor.v1alpha1.GateOverride
-	29, // 63: ichor.v1alpha1.PlanOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
-	15, // 64: ichor.v1alpha1.PlanOperationResponse.plan:type_name -> ichor.v1alpha1.Plan
-	29, // 65: ichor.v1alpha1.CreateOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
-	46, // 66: ichor.v1alpha1.CreateOperationRequest.expected_target:type_name -> ichor.v1alpha1.OperationTarget
-	11, // 67: ichor.v1alpha1.CreateOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	45, // 68: ichor.v1alpha1.SetOperationPausedRequest.ref:type_name -> ichor.v1alpha1.Reference
-	11, // 69: ichor.v1alpha1.SetOperationPausedResponse.operation:type_name -> ichor.v1alpha1.Operation
-	45, // 70: ichor.v1alpha1.RetryOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	11, // 71: ichor.v1alpha1.RetryOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	45, // 72: ichor.v1alpha1.DeleteOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	23, // 73: ichor.v1alpha1.WatchOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
-	11, // 74: ichor.v1alpha1.WatchOperationsResponse.changed:type_name -> ichor.v1alpha1.Operation
-	45, // 75: ichor.v1alpha1.WatchOperationsResponse.removed:type_name -> ichor.v1alpha1.Reference
-	42, // 76: ichor.v1alpha1.WatchOperationsResponse.synced:type_name -> ichor.v1alpha1.Synced
-	43, // 77: ichor.v1alpha1.WatchOperationsResponse.reset:type_name -> ichor.v1alpha1.Reset
-	54, // 78: ichor.v1alpha1.WatchOperationsResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
-	24, // 79: ichor.v1alpha1.OperationService.ListOperations:input_type -> ichor.v1alpha1.ListOperationsRequest
-	26, // 80: ichor.v1alpha1.OperationService.GetOperation:input_type -> ichor.v1alpha1.GetOperationRequest
-	30, // 81: ichor.v1alpha1.OperationService.PlanOperation:input_type -> ichor.v1alpha1.PlanOperationRequest
-	32, // 82: ichor.v1alpha1.OperationService.CreateOperation:input_type -> ichor.v1alpha1.CreateOperationRequest
-	34, // 83: ichor.v1alpha1.OperationService.SetOperationPaused:input_type -> ichor.v1alpha1.SetOperationPausedRequest
-	36, // 84: ichor.v1alpha1.OperationService.RetryOperation:input_type -> ichor.v1alpha1.RetryOperationRequest
-	38, // 85: ichor.v1alpha1.OperationService.DeleteOperation:input_type -> ichor.v1alpha1.DeleteOperationRequest
-	40, // 86: ichor.v1alpha1.OperationService.WatchOperations:input_type -> ichor.v1alpha1.WatchOperationsRequest
-	25, // 87: ichor.v1alpha1.OperationService.ListOperations:output_type -> ichor.v1alpha1.ListOperationsResponse
-	27, // 88: ichor.v1alpha1.OperationService.GetOperation:output_type -> ichor.v1alpha1.GetOperationResponse
-	31, // 89: ichor.v1alpha1.OperationService.PlanOperation:output_type -> ichor.v1alpha1.PlanOperationResponse
-	33, // 90: ichor.v1alpha1.OperationService.CreateOperation:output_type -> ichor.v1alpha1.CreateOperationResponse
-	35, // 91: ichor.v1alpha1.OperationService.SetOperationPaused:output_type -> ichor.v1alpha1.SetOperationPausedResponse
-	37, // 92: ichor.v1alpha1.OperationService.RetryOperation:output_type -> ichor.v1alpha1.RetryOperationResponse
-	39, // 93: ichor.v1alpha1.OperationService.DeleteOperation:output_type -> ichor.v1alpha1.DeleteOperationResponse
-	41, // 94: ichor.v1alpha1.OperationService.WatchOperations:output_type -> ichor.v1alpha1.WatchOperationsResponse
-	87, // [87:95] is the sub-list for method output_type
-	79, // [79:87] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	16, // 38: ichor.v1alpha1.Plan.manifests:type_name -> ichor.v1alpha1.PlanManifest
+	18, // 39: ichor.v1alpha1.PlanStage.groups:type_name -> ichor.v1alpha1.PlanGroup
+	19, // 40: ichor.v1alpha1.PlanGroup.machines:type_name -> ichor.v1alpha1.PlanMachine
+	52, // 41: ichor.v1alpha1.PlanMachine.role:type_name -> ichor.v1alpha1.MachineRole
+	47, // 42: ichor.v1alpha1.PlanMachine.current:type_name -> ichor.v1alpha1.OperationTarget
+	47, // 43: ichor.v1alpha1.PlanMachine.target:type_name -> ichor.v1alpha1.OperationTarget
+	2,  // 44: ichor.v1alpha1.PlanMachine.effect:type_name -> ichor.v1alpha1.Effect
+	20, // 45: ichor.v1alpha1.Refusals.refusals:type_name -> ichor.v1alpha1.Refusal
+	46, // 46: ichor.v1alpha1.OperationFilter.clusters:type_name -> ichor.v1alpha1.Reference
+	0,  // 47: ichor.v1alpha1.OperationFilter.kinds:type_name -> ichor.v1alpha1.OperationKind
+	1,  // 48: ichor.v1alpha1.OperationFilter.phases:type_name -> ichor.v1alpha1.OperationPhase
+	49, // 49: ichor.v1alpha1.OperationFilter.min_attention:type_name -> ichor.v1alpha1.Attention
+	46, // 50: ichor.v1alpha1.OperationFilter.names:type_name -> ichor.v1alpha1.Reference
+	24, // 51: ichor.v1alpha1.ListOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
+	53, // 52: ichor.v1alpha1.ListOperationsRequest.page:type_name -> ichor.v1alpha1.Page
+	11, // 53: ichor.v1alpha1.ListOperationsResponse.operations:type_name -> ichor.v1alpha1.Operation
+	54, // 54: ichor.v1alpha1.ListOperationsResponse.failures:type_name -> ichor.v1alpha1.Failure
+	46, // 55: ichor.v1alpha1.GetOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	11, // 56: ichor.v1alpha1.GetOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	29, // 57: ichor.v1alpha1.GetOperationResponse.events:type_name -> ichor.v1alpha1.OperationEvent
+	50, // 58: ichor.v1alpha1.OperationEvent.time:type_name -> google.protobuf.Timestamp
+	46, // 59: ichor.v1alpha1.OperationOrder.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 60: ichor.v1alpha1.OperationOrder.kind:type_name -> ichor.v1alpha1.OperationKind
+	10, // 61: ichor.v1alpha1.OperationOrder.parameters:type_name -> ichor.v1alpha1.OperationParameters
+	47, // 62: ichor.v1alpha1.OperationOrder.target:type_name -> ichor.v1alpha1.OperationTarget
+	5,  // 63: ichor.v1alpha1.OperationOrder.overrides:type_name -> ichor.v1alpha1.GateOverride
+	30, // 64: ichor.v1alpha1.PlanOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
+	15, // 65: ichor.v1alpha1.PlanOperationResponse.plan:type_name -> ichor.v1alpha1.Plan
+	30, // 66: ichor.v1alpha1.CreateOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
+	47, // 67: ichor.v1alpha1.CreateOperationRequest.expected_target:type_name -> ichor.v1alpha1.OperationTarget
+	11, // 68: ichor.v1alpha1.CreateOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	46, // 69: ichor.v1alpha1.SetOperationPausedRequest.ref:type_name -> ichor.v1alpha1.Reference
+	11, // 70: ichor.v1alpha1.SetOperationPausedResponse.operation:type_name -> ichor.v1alpha1.Operation
+	46, // 71: ichor.v1alpha1.RetryOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	11, // 72: ichor.v1alpha1.RetryOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	46, // 73: ichor.v1alpha1.DeleteOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	24, // 74: ichor.v1alpha1.WatchOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
+	11, // 75: ichor.v1alpha1.WatchOperationsResponse.changed:type_name -> ichor.v1alpha1.Operation
+	46, // 76: ichor.v1alpha1.WatchOperationsResponse.removed:type_name -> ichor.v1alpha1.Reference
+	43, // 77: ichor.v1alpha1.WatchOperationsResponse.synced:type_name -> ichor.v1alpha1.Synced
+	44, // 78: ichor.v1alpha1.WatchOperationsResponse.reset:type_name -> ichor.v1alpha1.Reset
+	55, // 79: ichor.v1alpha1.WatchOperationsResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
+	25, // 80: ichor.v1alpha1.OperationService.ListOperations:input_type -> ichor.v1alpha1.ListOperationsRequest
+	27, // 81: ichor.v1alpha1.OperationService.GetOperation:input_type -> ichor.v1alpha1.GetOperationRequest
+	31, // 82: ichor.v1alpha1.OperationService.PlanOperation:input_type -> ichor.v1alpha1.PlanOperationRequest
+	33, // 83: ichor.v1alpha1.OperationService.CreateOperation:input_type -> ichor.v1alpha1.CreateOperationRequest
+	35, // 84: ichor.v1alpha1.OperationService.SetOperationPaused:input_type -> ichor.v1alpha1.SetOperationPausedRequest
+	37, // 85: ichor.v1alpha1.OperationService.RetryOperation:input_type -> ichor.v1alpha1.RetryOperationRequest
+	39, // 86: ichor.v1alpha1.OperationService.DeleteOperation:input_type -> ichor.v1alpha1.DeleteOperationRequest
+	41, // 87: ichor.v1alpha1.OperationService.WatchOperations:input_type -> ichor.v1alpha1.WatchOperationsRequest
+	26, // 88: ichor.v1alpha1.OperationService.ListOperations:output_type -> ichor.v1alpha1.ListOperationsResponse
+	28, // 89: ichor.v1alpha1.OperationService.GetOperation:output_type -> ichor.v1alpha1.GetOperationResponse
+	32, // 90: ichor.v1alpha1.OperationService.PlanOperation:output_type -> ichor.v1alpha1.PlanOperationResponse
+	34, // 91: ichor.v1alpha1.OperationService.CreateOperation:output_type -> ichor.v1alpha1.CreateOperationResponse
+	36, // 92: ichor.v1alpha1.OperationService.SetOperationPaused:output_type -> ichor.v1alpha1.SetOperationPausedResponse
+	38, // 93: ichor.v1alpha1.OperationService.RetryOperation:output_type -> ichor.v1alpha1.RetryOperationResponse
+	40, // 94: ichor.v1alpha1.OperationService.DeleteOperation:output_type -> ichor.v1alpha1.DeleteOperationResponse
+	42, // 95: ichor.v1alpha1.OperationService.WatchOperations:output_type -> ichor.v1alpha1.WatchOperationsResponse
+	88, // [88:96] is the sub-list for method output_type
+	80, // [80:88] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_ichor_v1alpha1_operation_proto_init() }
@@ -3693,7 +3794,7 @@ func file_ichor_v1alpha1_operation_proto_init() {
 		(*OperationParameters_Config)(nil),
 		(*OperationParameters_Shutdown)(nil),
 	}
-	file_ichor_v1alpha1_operation_proto_msgTypes[36].OneofWrappers = []any{
+	file_ichor_v1alpha1_operation_proto_msgTypes[37].OneofWrappers = []any{
 		(*WatchOperationsResponse_Changed)(nil),
 		(*WatchOperationsResponse_Removed)(nil),
 		(*WatchOperationsResponse_Synced)(nil),
@@ -3706,7 +3807,7 @@ func file_ichor_v1alpha1_operation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ichor_v1alpha1_operation_proto_rawDesc), len(file_ichor_v1alpha1_operation_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

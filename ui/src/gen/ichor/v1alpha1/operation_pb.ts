@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ichor/v1alpha1/operation.proto.
  */
 export const file_ichor_v1alpha1_operation: GenFile = /*@__PURE__*/
-  fileDesc("Ch5pY2hvci92MWFscGhhMS9vcGVyYXRpb24ucHJvdG8SDmljaG9yLnYxYWxwaGExIiwKDEdhdGVPdmVycmlkZRIMCgRnYXRlGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKXAQoOTm9kZVBhcmFtZXRlcnMSDwoHbWFjaGluZRgBIAEoCRIOCgZhY3Rpb24YAiABKAkSEwoLcmVib290X21vZGUYAyABKAkSDwoHc2VydmljZRgEIAEoCRIuCgVyZXNldBgFIAEoCzIfLmljaG9yLnYxYWxwaGExLlJlc2V0UGFyYW1ldGVycxIOCgZhbGFybXMYBiABKAkiPgoPUmVzZXRQYXJhbWV0ZXJzEg4KBm1hbm5lchgBIAEoCRIMCgR3aXBlGAIgAygJEg0KBWFmdGVyGAMgASgJIiQKEENvbmZpZ1BhcmFtZXRlcnMSEAoIbWFjaGluZXMYASADKAkiNgoSU2h1dGRvd25QYXJhbWV0ZXJzEg4KBmFjdGlvbhgBIAEoCRIQCghzbmFwc2hvdBgCIAEoCSK/AQoTT3BlcmF0aW9uUGFyYW1ldGVycxIuCgRub2RlGAEgASgLMh4uaWNob3IudjFhbHBoYTEuTm9kZVBhcmFtZXRlcnNIABIyCgZjb25maWcYAiABKAsyIC5pY2hvci52MWFscGhhMS5Db25maWdQYXJhbWV0ZXJzSAASNgoIc2h1dGRvd24YAyABKAsyIi5pY2hvci52MWFscGhhMS5TaHV0ZG93blBhcmFtZXRlcnNIAEIMCgpwYXJhbWV0ZXJzIvYICglPcGVyYXRpb24SJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEgsKA3VpZBgCIAEoCRIqCgdjbHVzdGVyGAMgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEisKBGtpbmQYBCABKA4yHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25LaW5kEi0KBXBoYXNlGAUgASgOMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uUGhhc2USDQoFc3RhZ2UYBiABKAkSGAoQY29tcGxldGVkX3N0YWdlcxgHIAMoCRIvCgZ0YXJnZXQYCCABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSLwoIbWFjaGluZXMYCSADKAsyHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25Vbml0EiwKBXVuaXRzGAogAygLMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVW5pdBIMCgRoZWxkGAsgAygJEhYKDmZhaWx1cmVfcmVhc29uGAwgASgJEi0KCmNvbmRpdGlvbnMYDSADKAsyGS5pY2hvci52MWFscGhhMS5Db25kaXRpb24SJgoGYW5zd2VyGA4gASgLMhYuaWNob3IudjFhbHBoYTEuQW5zd2VyEiwKCWF0dGVudGlvbhgPIAEoDjIZLmljaG9yLnYxYWxwaGExLkF0dGVudGlvbhIOCgZwYXVzZWQYECABKAgSEAoIZGVsZXRpbmcYESABKAgSEQoJbG9ja19oZWxkGBIgASgIEhcKD21heF91bmF2YWlsYWJsZRgTIAEoCRIvCglvdmVycmlkZXMYFCADKAsyHC5pY2hvci52MWFscGhhMS5HYXRlT3ZlcnJpZGUSNwoKcGFyYW1ldGVycxgVIAEoCzIjLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBhcmFtZXRlcnMSEgoKY3JlYXRlZF9ieRgWIAEoCRIvCgtjcmVhdGVfdGltZRgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc3RhcnRfdGltZRgYIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPY29tcGxldGlvbl90aW1lGBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9sYXN0X3JldHJ5X3RpbWUYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKBmxhYmVscxgbIAMoCzIlLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbi5MYWJlbHNFbnRyeRIWCg5tYWNoaW5lc190b3RhbBgcIAEoBRIaChJtYWNoaW5lc19jb21wbGV0ZWQYHSABKAUSFwoPcmV0cnlfcmVxdWVzdGVkGB4gASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi6AEKDU9wZXJhdGlvblVuaXQSDAoEbmFtZRgBIAEoCRIoCgVwaGFzZRgCIAEoDjIZLmljaG9yLnYxYWxwaGExLlVuaXRQaGFzZRINCgVzdGFnZRgDIAEoCRIMCgRzdGVwGAQgASgJEjMKD3N0ZXBfc3RhcnRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVzc2FnZRgGIAEoCRIOCgZmYWlsZWQYByABKAgSLAoFc3RlcHMYCCADKAsyHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25TdGVwIooBCg1PcGVyYXRpb25TdGVwEgwKBG5hbWUYASABKAkSLgoKc3RhcnRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXN0YWdlGAQgASgJIlIKBkFuc3dlchINCgVkb2luZxgBIAEoCRILCgN3aHkYAiABKAkSCwoDd2hvGAMgASgJEg8KB2NvbW1hbmQYBCABKAkSDgoGcmVhc29uGAUgASgJIqEFCgRQbGFuEioKB2NsdXN0ZXIYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USKwoEa2luZBgCIAEoDjIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbktpbmQSJgoGZWZmZWN0GAMgASgOMhYuaWNob3IudjFhbHBoYTEuRWZmZWN0EikKBnN0YWdlcxgEIAMoCzIZLmljaG9yLnYxYWxwaGExLlBsYW5TdGFnZRIMCgRoZWxkGAUgAygJEjAKB2N1cnJlbnQYBiABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSLwoGdGFyZ2V0GAcgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0EikKCHJlZnVzYWxzGAggAygLMhcuaWNob3IudjFhbHBoYTEuUmVmdXNhbBIpCgh3YXJuaW5ncxgJIAMoCzIXLmljaG9yLnYxYWxwaGExLldhcm5pbmcSKwoKb3ZlcnJpZGRlbhgKIAMoCzIXLmljaG9yLnYxYWxwaGExLlJlZnVzYWwSNQoSZXN0aW1hdGVkX2R1cmF0aW9uGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDW9ic2VydmVkX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWF0X3RhcmdldBgNIAEoCBIyCgxjb25maXJtYXRpb24YDiABKA4yHC5pY2hvci52MWFscGhhMS5Db25maXJtYXRpb24SEwoLd3JpdGVzX3NwZWMYDyABKAgSDwoHY29tbWFuZBgQIAEoCRISCgpsaXZlX2dhdGVzGBEgAygJEg4KBmxvc3NlcxgSIAMoCSJYCglQbGFuU3RhZ2USDAoEbmFtZRgBIAEoCRIpCgZncm91cHMYAiADKAsyGS5pY2hvci52MWFscGhhMS5QbGFuR3JvdXASEgoKZGlzcnVwdGl2ZRgDIAEoCCI6CglQbGFuR3JvdXASLQoIbWFjaGluZXMYASADKAsyGy5pY2hvci52MWFscGhhMS5QbGFuTWFjaGluZSLtAQoLUGxhbk1hY2hpbmUSDAoEbmFtZRgBIAEoCRIMCgRub2RlGAIgASgJEikKBHJvbGUYAyABKA4yGy5pY2hvci52MWFscGhhMS5NYWNoaW5lUm9sZRIwCgdjdXJyZW50GAQgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0Ei8KBnRhcmdldBgFIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBImCgZlZmZlY3QYBiABKA4yFi5pY2hvci52MWFscGhhMS5FZmZlY3QSDAoEZGlmZhgHIAEoCSJLCgdSZWZ1c2FsEgwKBGdhdGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIMCgRoZWxwGAMgASgJEhMKC292ZXJyaWRhYmxlGAQgASgIIjUKCFJlZnVzYWxzEikKCHJlZnVzYWxzGAEgAygLMhcuaWNob3IudjFhbHBoYTEuUmVmdXNhbCI7CgpQYXJ0bHlEb25lEgwKBGRvbmUYASABKAkSDwoHbWlzc2luZxgCIAEoCRIOCgZmaW5pc2gYAyABKAkiKAoHV2FybmluZxIMCgRjb2RlGAEgASgJEg8KB21lc3NhZ2UYAiABKAkisgIKD09wZXJhdGlvbkZpbHRlchIrCghjbHVzdGVycxgBIAMoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRISCgpuYW1lc3BhY2VzGAIgAygJEiwKBWtpbmRzGAMgAygOMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uS2luZBIuCgZwaGFzZXMYBCADKA4yHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25QaGFzZRIWCg5sYWJlbF9zZWxlY3RvchgFIAEoCRIMCgR0ZXh0GAYgASgJEjAKDW1pbl9hdHRlbnRpb24YByABKA4yGS5pY2hvci52MWFscGhhMS5BdHRlbnRpb24SKAoFbmFtZXMYCCADKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UifgoVTGlzdE9wZXJhdGlvbnNSZXF1ZXN0Ei8KBmZpbHRlchgBIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkZpbHRlchIQCghvcmRlcl9ieRgCIAEoCRIiCgRwYWdlGAMgASgLMhQuaWNob3IudjFhbHBoYTEuUGFnZSK1AQoWTGlzdE9wZXJhdGlvbnNSZXNwb25zZRItCgpvcGVyYXRpb25zGAEgAygLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRISCgp0b3RhbF9zaXplGAMgASgFEikKCGZhaWx1cmVzGAQgAygLMhcuaWNob3IudjFhbHBoYTEuRmFpbHVyZRIUCgxyZXN1bWVfdG9rZW4YBSABKAkiPQoTR2V0T3BlcmF0aW9uUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UidAoUR2V0T3BlcmF0aW9uUmVzcG9uc2USLAoJb3BlcmF0aW9uGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEi4KBmV2ZW50cxgCIAMoCzIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkV2ZW50InsKDk9wZXJhdGlvbkV2ZW50EigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3dhcm5pbmcYAiABKAgSDgoGcmVhc29uGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSDQoFY291bnQYBSABKAUinQIKDk9wZXJhdGlvbk9yZGVyEioKB2NsdXN0ZXIYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USKwoEa2luZBgCIAEoDjIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbktpbmQSNwoKcGFyYW1ldGVycxgDIAEoCzIjLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBhcmFtZXRlcnMSLwoGdGFyZ2V0GAQgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0EhcKD21heF91bmF2YWlsYWJsZRgFIAEoCRIvCglvdmVycmlkZXMYBiADKAsyHC5pY2hvci52MWFscGhhMS5HYXRlT3ZlcnJpZGUiRQoUUGxhbk9wZXJhdGlvblJlcXVlc3QSLQoFb3JkZXIYASABKAsyHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25PcmRlciI7ChVQbGFuT3BlcmF0aW9uUmVzcG9uc2USIgoEcGxhbhgBIAEoCzIULmljaG9yLnYxYWxwaGExLlBsYW4isQEKFkNyZWF0ZU9wZXJhdGlvblJlcXVlc3QSLQoFb3JkZXIYASABKAsyHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25PcmRlchI4Cg9leHBlY3RlZF90YXJnZXQYAiABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJEhUKDXZhbGlkYXRlX29ubHkYBCABKAgigwEKF0NyZWF0ZU9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdleGlzdGVkGAIgASgIEhIKCndyb3RlX3NwZWMYAyABKAgSFQoNbm90aGluZ190b19kbxgEIAEoCCJTChlTZXRPcGVyYXRpb25QYXVzZWRSZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIOCgZwYXVzZWQYAiABKAgiWwoaU2V0T3BlcmF0aW9uUGF1c2VkUmVzcG9uc2USLAoJb3BlcmF0aW9uGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEg8KB2NoYW5nZWQYAiABKAgiPwoVUmV0cnlPcGVyYXRpb25SZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZSJXChZSZXRyeU9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdjaGFuZ2VkGAIgASgIIl8KFkRlbGV0ZU9wZXJhdGlvblJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEg0KBWZvcmNlGAIgASgIEg4KBnJlYXNvbhgDIAEoCSInChdEZWxldGVPcGVyYXRpb25SZXNwb25zZRIMCgRnb25lGAEgASgIIl8KFldhdGNoT3BlcmF0aW9uc1JlcXVlc3QSLwoGZmlsdGVyGAEgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uRmlsdGVyEhQKDHJlc3VtZV90b2tlbhgCIAEoCSKWAgoXV2F0Y2hPcGVyYXRpb25zUmVzcG9uc2USLAoHY2hhbmdlZBgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkgAEiwKB3JlbW92ZWQYAiABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2VIABIoCgZzeW5jZWQYAyABKAsyFi5pY2hvci52MWFscGhhMS5TeW5jZWRIABImCgVyZXNldBgEIAEoCzIVLmljaG9yLnYxYWxwaGExLlJlc2V0SAASLgoJaGVhcnRiZWF0GAUgASgLMhkuaWNob3IudjFhbHBoYTEuSGVhcnRiZWF0SAASFAoMcmVzdW1lX3Rva2VuGAYgASgJQgcKBWV2ZW50IggKBlN5bmNlZCIHCgVSZXNldCrNAgoNT3BlcmF0aW9uS2luZBIeChpPUEVSQVRJT05fS0lORF9VTlNQRUNJRklFRBAAEhgKFE9QRVJBVElPTl9LSU5EX1RBTE9TEAESHQoZT1BFUkFUSU9OX0tJTkRfS1VCRVJORVRFUxACEhgKFE9QRVJBVElPTl9LSU5EX0lDSE9SEAMSFgoST1BFUkFUSU9OX0tJTkRfQ05JEAQSGQoVT1BFUkFUSU9OX0tJTkRfQ09ORklHEAUSFwoTT1BFUkFUSU9OX0tJTkRfTk9ERRAGEhsKF09QRVJBVElPTl9LSU5EX1NIVVRET1dOEAcSHgoaT1BFUkFUSU9OX0tJTkRfQ0FfUk9UQVRJT04QCBIfChtPUEVSQVRJT05fS0lORF9LRVlfUk9UQVRJT04QCRIfChtPUEVSQVRJT05fS0lORF9FVENEX1JFU1RPUkUQCiqqAQoOT3BlcmF0aW9uUGhhc2USHwobT1BFUkFUSU9OX1BIQVNFX1VOU1BFQ0lGSUVEEAASGwoXT1BFUkFUSU9OX1BIQVNFX1BFTkRJTkcQARIfChtPUEVSQVRJT05fUEhBU0VfSU5fUFJPR1JFU1MQAhIaChZPUEVSQVRJT05fUEhBU0VfUEFVU0VEEAMSHQoZT1BFUkFUSU9OX1BIQVNFX0NPTVBMRVRFRBAEKssBCgZFZmZlY3QSFgoSRUZGRUNUX1VOU1BFQ0lGSUVEEAASDwoLRUZGRUNUX05PTkUQARIdChlFRkZFQ1RfUkVTVEFSVF9DT01QT05FTlRTEAISEQoNRUZGRUNUX1JFQk9PVBADEg8KC0VGRkVDVF9TVE9QEAQSFgoSRUZGRUNUX0NBX1JPVEFUSU9OEAUSFwoTRUZGRUNUX0tFWV9ST1RBVElPThAGEhIKDkVGRkVDVF9SRVNUT1JFEAcSEAoMRUZGRUNUX1JFU0VUEAgqXQoJVW5pdFBoYXNlEhoKFlVOSVRfUEhBU0VfVU5TUEVDSUZJRUQQABIaChZVTklUX1BIQVNFX0lOX1BST0dSRVNTEAESGAoUVU5JVF9QSEFTRV9DT01QTEVURUQQAipZCgxDb25maXJtYXRpb24SHAoYQ09ORklSTUFUSU9OX1VOU1BFQ0lGSUVEEAASFAoQQ09ORklSTUFUSU9OX1lFUxABEhUKEUNPTkZJUk1BVElPTl9OQU1FEAIyvAYKEE9wZXJhdGlvblNlcnZpY2USZAoOTGlzdE9wZXJhdGlvbnMSJS5pY2hvci52MWFscGhhMS5MaXN0T3BlcmF0aW9uc1JlcXVlc3QaJi5pY2hvci52MWFscGhhMS5MaXN0T3BlcmF0aW9uc1Jlc3BvbnNlIgOQAgESXgoMR2V0T3BlcmF0aW9uEiMuaWNob3IudjFhbHBoYTEuR2V0T3BlcmF0aW9uUmVxdWVzdBokLmljaG9yLnYxYWxwaGExLkdldE9wZXJhdGlvblJlc3BvbnNlIgOQAgESYQoNUGxhbk9wZXJhdGlvbhIkLmljaG9yLnYxYWxwaGExLlBsYW5PcGVyYXRpb25SZXF1ZXN0GiUuaWNob3IudjFhbHBoYTEuUGxhbk9wZXJhdGlvblJlc3BvbnNlIgOQAgESYgoPQ3JlYXRlT3BlcmF0aW9uEiYuaWNob3IudjFhbHBoYTEuQ3JlYXRlT3BlcmF0aW9uUmVxdWVzdBonLmljaG9yLnYxYWxwaGExLkNyZWF0ZU9wZXJhdGlvblJlc3BvbnNlEmsKElNldE9wZXJhdGlvblBhdXNlZBIpLmljaG9yLnYxYWxwaGExLlNldE9wZXJhdGlvblBhdXNlZFJlcXVlc3QaKi5pY2hvci52MWFscGhhMS5TZXRPcGVyYXRpb25QYXVzZWRSZXNwb25zZRJfCg5SZXRyeU9wZXJhdGlvbhIlLmljaG9yLnYxYWxwaGExLlJldHJ5T3BlcmF0aW9uUmVxdWVzdBomLmljaG9yLnYxYWxwaGExLlJldHJ5T3BlcmF0aW9uUmVzcG9uc2USYgoPRGVsZXRlT3BlcmF0aW9uEiYuaWNob3IudjFhbHBoYTEuRGVsZXRlT3BlcmF0aW9uUmVxdWVzdBonLmljaG9yLnYxYWxwaGExLkRlbGV0ZU9wZXJhdGlvblJlc3BvbnNlEmkKD1dhdGNoT3BlcmF0aW9ucxImLmljaG9yLnYxYWxwaGExLldhdGNoT3BlcmF0aW9uc1JlcXVlc3QaJy5pY2hvci52MWFscGhhMS5XYXRjaE9wZXJhdGlvbnNSZXNwb25zZSIDkAIBMAFCPFo6aWNob3IubWFlc2guZGV2L2h1Yi9wcm90by9nZW4vaWNob3IvdjFhbHBoYTE7aWNob3J2MWFscGhhMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ichor_v1alpha1_types]);
+  fileDesc("Ch5pY2hvci92MWFscGhhMS9vcGVyYXRpb24ucHJvdG8SDmljaG9yLnYxYWxwaGExIiwKDEdhdGVPdmVycmlkZRIMCgRnYXRlGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKXAQoOTm9kZVBhcmFtZXRlcnMSDwoHbWFjaGluZRgBIAEoCRIOCgZhY3Rpb24YAiABKAkSEwoLcmVib290X21vZGUYAyABKAkSDwoHc2VydmljZRgEIAEoCRIuCgVyZXNldBgFIAEoCzIfLmljaG9yLnYxYWxwaGExLlJlc2V0UGFyYW1ldGVycxIOCgZhbGFybXMYBiABKAkiPgoPUmVzZXRQYXJhbWV0ZXJzEg4KBm1hbm5lchgBIAEoCRIMCgR3aXBlGAIgAygJEg0KBWFmdGVyGAMgASgJIiQKEENvbmZpZ1BhcmFtZXRlcnMSEAoIbWFjaGluZXMYASADKAkiNgoSU2h1dGRvd25QYXJhbWV0ZXJzEg4KBmFjdGlvbhgBIAEoCRIQCghzbmFwc2hvdBgCIAEoCSK/AQoTT3BlcmF0aW9uUGFyYW1ldGVycxIuCgRub2RlGAEgASgLMh4uaWNob3IudjFhbHBoYTEuTm9kZVBhcmFtZXRlcnNIABIyCgZjb25maWcYAiABKAsyIC5pY2hvci52MWFscGhhMS5Db25maWdQYXJhbWV0ZXJzSAASNgoIc2h1dGRvd24YAyABKAsyIi5pY2hvci52MWFscGhhMS5TaHV0ZG93blBhcmFtZXRlcnNIAEIMCgpwYXJhbWV0ZXJzIvYICglPcGVyYXRpb24SJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEgsKA3VpZBgCIAEoCRIqCgdjbHVzdGVyGAMgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEisKBGtpbmQYBCABKA4yHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25LaW5kEi0KBXBoYXNlGAUgASgOMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uUGhhc2USDQoFc3RhZ2UYBiABKAkSGAoQY29tcGxldGVkX3N0YWdlcxgHIAMoCRIvCgZ0YXJnZXQYCCABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSLwoIbWFjaGluZXMYCSADKAsyHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25Vbml0EiwKBXVuaXRzGAogAygLMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVW5pdBIMCgRoZWxkGAsgAygJEhYKDmZhaWx1cmVfcmVhc29uGAwgASgJEi0KCmNvbmRpdGlvbnMYDSADKAsyGS5pY2hvci52MWFscGhhMS5Db25kaXRpb24SJgoGYW5zd2VyGA4gASgLMhYuaWNob3IudjFhbHBoYTEuQW5zd2VyEiwKCWF0dGVudGlvbhgPIAEoDjIZLmljaG9yLnYxYWxwaGExLkF0dGVudGlvbhIOCgZwYXVzZWQYECABKAgSEAoIZGVsZXRpbmcYESABKAgSEQoJbG9ja19oZWxkGBIgASgIEhcKD21heF91bmF2YWlsYWJsZRgTIAEoCRIvCglvdmVycmlkZXMYFCADKAsyHC5pY2hvci52MWFscGhhMS5HYXRlT3ZlcnJpZGUSNwoKcGFyYW1ldGVycxgVIAEoCzIjLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBhcmFtZXRlcnMSEgoKY3JlYXRlZF9ieRgWIAEoCRIvCgtjcmVhdGVfdGltZRgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc3RhcnRfdGltZRgYIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPY29tcGxldGlvbl90aW1lGBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9sYXN0X3JldHJ5X3RpbWUYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKBmxhYmVscxgbIAMoCzIlLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbi5MYWJlbHNFbnRyeRIWCg5tYWNoaW5lc190b3RhbBgcIAEoBRIaChJtYWNoaW5lc19jb21wbGV0ZWQYHSABKAUSFwoPcmV0cnlfcmVxdWVzdGVkGB4gASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi6AEKDU9wZXJhdGlvblVuaXQSDAoEbmFtZRgBIAEoCRIoCgVwaGFzZRgCIAEoDjIZLmljaG9yLnYxYWxwaGExLlVuaXRQaGFzZRINCgVzdGFnZRgDIAEoCRIMCgRzdGVwGAQgASgJEjMKD3N0ZXBfc3RhcnRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVzc2FnZRgGIAEoCRIOCgZmYWlsZWQYByABKAgSLAoFc3RlcHMYCCADKAsyHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25TdGVwIooBCg1PcGVyYXRpb25TdGVwEgwKBG5hbWUYASABKAkSLgoKc3RhcnRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXN0YWdlGAQgASgJIlIKBkFuc3dlchINCgVkb2luZxgBIAEoCRILCgN3aHkYAiABKAkSCwoDd2hvGAMgASgJEg8KB2NvbW1hbmQYBCABKAkSDgoGcmVhc29uGAUgASgJIu0FCgRQbGFuEioKB2NsdXN0ZXIYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USKwoEa2luZBgCIAEoDjIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbktpbmQSJgoGZWZmZWN0GAMgASgOMhYuaWNob3IudjFhbHBoYTEuRWZmZWN0EikKBnN0YWdlcxgEIAMoCzIZLmljaG9yLnYxYWxwaGExLlBsYW5TdGFnZRIMCgRoZWxkGAUgAygJEjAKB2N1cnJlbnQYBiABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSLwoGdGFyZ2V0GAcgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0EikKCHJlZnVzYWxzGAggAygLMhcuaWNob3IudjFhbHBoYTEuUmVmdXNhbBIpCgh3YXJuaW5ncxgJIAMoCzIXLmljaG9yLnYxYWxwaGExLldhcm5pbmcSKwoKb3ZlcnJpZGRlbhgKIAMoCzIXLmljaG9yLnYxYWxwaGExLlJlZnVzYWwSNQoSZXN0aW1hdGVkX2R1cmF0aW9uGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDW9ic2VydmVkX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWF0X3RhcmdldBgNIAEoCBIyCgxjb25maXJtYXRpb24YDiABKA4yHC5pY2hvci52MWFscGhhMS5Db25maXJtYXRpb24SEwoLd3JpdGVzX3NwZWMYDyABKAgSDwoHY29tbWFuZBgQIAEoCRISCgpsaXZlX2dhdGVzGBEgAygJEg4KBmxvc3NlcxgSIAMoCRIvCgltYW5pZmVzdHMYEyADKAsyHC5pY2hvci52MWFscGhhMS5QbGFuTWFuaWZlc3QSGQoRbWFuaWZlc3RzX3Ryb3VibGUYFCABKAkiSwoMUGxhbk1hbmlmZXN0Eg4KBm9iamVjdBgBIAEoCRIOCgZhY3Rpb24YAiABKAkSDQoFb3duZXIYAyABKAkSDAoEZGlmZhgEIAEoCSJYCglQbGFuU3RhZ2USDAoEbmFtZRgBIAEoCRIpCgZncm91cHMYAiADKAsyGS5pY2hvci52MWFscGhhMS5QbGFuR3JvdXASEgoKZGlzcnVwdGl2ZRgDIAEoCCI6CglQbGFuR3JvdXASLQoIbWFjaGluZXMYASADKAsyGy5pY2hvci52MWFscGhhMS5QbGFuTWFjaGluZSLtAQoLUGxhbk1hY2hpbmUSDAoEbmFtZRgBIAEoCRIMCgRub2RlGAIgASgJEikKBHJvbGUYAyABKA4yGy5pY2hvci52MWFscGhhMS5NYWNoaW5lUm9sZRIwCgdjdXJyZW50GAQgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0Ei8KBnRhcmdldBgFIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBImCgZlZmZlY3QYBiABKA4yFi5pY2hvci52MWFscGhhMS5FZmZlY3QSDAoEZGlmZhgHIAEoCSJLCgdSZWZ1c2FsEgwKBGdhdGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIMCgRoZWxwGAMgASgJEhMKC292ZXJyaWRhYmxlGAQgASgIIjUKCFJlZnVzYWxzEikKCHJlZnVzYWxzGAEgAygLMhcuaWNob3IudjFhbHBoYTEuUmVmdXNhbCI7CgpQYXJ0bHlEb25lEgwKBGRvbmUYASABKAkSDwoHbWlzc2luZxgCIAEoCRIOCgZmaW5pc2gYAyABKAkiKAoHV2FybmluZxIMCgRjb2RlGAEgASgJEg8KB21lc3NhZ2UYAiABKAkisgIKD09wZXJhdGlvbkZpbHRlchIrCghjbHVzdGVycxgBIAMoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRISCgpuYW1lc3BhY2VzGAIgAygJEiwKBWtpbmRzGAMgAygOMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uS2luZBIuCgZwaGFzZXMYBCADKA4yHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25QaGFzZRIWCg5sYWJlbF9zZWxlY3RvchgFIAEoCRIMCgR0ZXh0GAYgASgJEjAKDW1pbl9hdHRlbnRpb24YByABKA4yGS5pY2hvci52MWFscGhhMS5BdHRlbnRpb24SKAoFbmFtZXMYCCADKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UifgoVTGlzdE9wZXJhdGlvbnNSZXF1ZXN0Ei8KBmZpbHRlchgBIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkZpbHRlchIQCghvcmRlcl9ieRgCIAEoCRIiCgRwYWdlGAMgASgLMhQuaWNob3IudjFhbHBoYTEuUGFnZSK1AQoWTGlzdE9wZXJhdGlvbnNSZXNwb25zZRItCgpvcGVyYXRpb25zGAEgAygLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRISCgp0b3RhbF9zaXplGAMgASgFEikKCGZhaWx1cmVzGAQgAygLMhcuaWNob3IudjFhbHBoYTEuRmFpbHVyZRIUCgxyZXN1bWVfdG9rZW4YBSABKAkiPQoTR2V0T3BlcmF0aW9uUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UidAoUR2V0T3BlcmF0aW9uUmVzcG9uc2USLAoJb3BlcmF0aW9uGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEi4KBmV2ZW50cxgCIAMoCzIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkV2ZW50InsKDk9wZXJhdGlvbkV2ZW50EigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3dhcm5pbmcYAiABKAgSDgoGcmVhc29uGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSDQoFY291bnQYBSABKAUinQIKDk9wZXJhdGlvbk9yZGVyEioKB2NsdXN0ZXIYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USKwoEa2luZBgCIAEoDjIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbktpbmQSNwoKcGFyYW1ldGVycxgDIAEoCzIjLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBhcmFtZXRlcnMSLwoGdGFyZ2V0GAQgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0EhcKD21heF91bmF2YWlsYWJsZRgFIAEoCRIvCglvdmVycmlkZXMYBiADKAsyHC5pY2hvci52MWFscGhhMS5HYXRlT3ZlcnJpZGUiRQoUUGxhbk9wZXJhdGlvblJlcXVlc3QSLQoFb3JkZXIYASABKAsyHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25PcmRlciI7ChVQbGFuT3BlcmF0aW9uUmVzcG9uc2USIgoEcGxhbhgBIAEoCzIULmljaG9yLnYxYWxwaGExLlBsYW4isQEKFkNyZWF0ZU9wZXJhdGlvblJlcXVlc3QSLQoFb3JkZXIYASABKAsyHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25PcmRlchI4Cg9leHBlY3RlZF90YXJnZXQYAiABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJEhUKDXZhbGlkYXRlX29ubHkYBCABKAgigwEKF0NyZWF0ZU9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdleGlzdGVkGAIgASgIEhIKCndyb3RlX3NwZWMYAyABKAgSFQoNbm90aGluZ190b19kbxgEIAEoCCJTChlTZXRPcGVyYXRpb25QYXVzZWRSZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIOCgZwYXVzZWQYAiABKAgiWwoaU2V0T3BlcmF0aW9uUGF1c2VkUmVzcG9uc2USLAoJb3BlcmF0aW9uGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEg8KB2NoYW5nZWQYAiABKAgiPwoVUmV0cnlPcGVyYXRpb25SZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZSJXChZSZXRyeU9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdjaGFuZ2VkGAIgASgIIl8KFkRlbGV0ZU9wZXJhdGlvblJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEg0KBWZvcmNlGAIgASgIEg4KBnJlYXNvbhgDIAEoCSInChdEZWxldGVPcGVyYXRpb25SZXNwb25zZRIMCgRnb25lGAEgASgIIl8KFldhdGNoT3BlcmF0aW9uc1JlcXVlc3QSLwoGZmlsdGVyGAEgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uRmlsdGVyEhQKDHJlc3VtZV90b2tlbhgCIAEoCSKWAgoXV2F0Y2hPcGVyYXRpb25zUmVzcG9uc2USLAoHY2hhbmdlZBgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkgAEiwKB3JlbW92ZWQYAiABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2VIABIoCgZzeW5jZWQYAyABKAsyFi5pY2hvci52MWFscGhhMS5TeW5jZWRIABImCgVyZXNldBgEIAEoCzIVLmljaG9yLnYxYWxwaGExLlJlc2V0SAASLgoJaGVhcnRiZWF0GAUgASgLMhkuaWNob3IudjFhbHBoYTEuSGVhcnRiZWF0SAASFAoMcmVzdW1lX3Rva2VuGAYgASgJQgcKBWV2ZW50IggKBlN5bmNlZCIHCgVSZXNldCrNAgoNT3BlcmF0aW9uS2luZBIeChpPUEVSQVRJT05fS0lORF9VTlNQRUNJRklFRBAAEhgKFE9QRVJBVElPTl9LSU5EX1RBTE9TEAESHQoZT1BFUkFUSU9OX0tJTkRfS1VCRVJORVRFUxACEhgKFE9QRVJBVElPTl9LSU5EX0lDSE9SEAMSFgoST1BFUkFUSU9OX0tJTkRfQ05JEAQSGQoVT1BFUkFUSU9OX0tJTkRfQ09ORklHEAUSFwoTT1BFUkFUSU9OX0tJTkRfTk9ERRAGEhsKF09QRVJBVElPTl9LSU5EX1NIVVRET1dOEAcSHgoaT1BFUkFUSU9OX0tJTkRfQ0FfUk9UQVRJT04QCBIfChtPUEVSQVRJT05fS0lORF9LRVlfUk9UQVRJT04QCRIfChtPUEVSQVRJT05fS0lORF9FVENEX1JFU1RPUkUQCiqqAQoOT3BlcmF0aW9uUGhhc2USHwobT1BFUkFUSU9OX1BIQVNFX1VOU1BFQ0lGSUVEEAASGwoXT1BFUkFUSU9OX1BIQVNFX1BFTkRJTkcQARIfChtPUEVSQVRJT05fUEhBU0VfSU5fUFJPR1JFU1MQAhIaChZPUEVSQVRJT05fUEhBU0VfUEFVU0VEEAMSHQoZT1BFUkFUSU9OX1BIQVNFX0NPTVBMRVRFRBAEKssBCgZFZmZlY3QSFgoSRUZGRUNUX1VOU1BFQ0lGSUVEEAASDwoLRUZGRUNUX05PTkUQARIdChlFRkZFQ1RfUkVTVEFSVF9DT01QT05FTlRTEAISEQoNRUZGRUNUX1JFQk9PVBADEg8KC0VGRkVDVF9TVE9QEAQSFgoSRUZGRUNUX0NBX1JPVEFUSU9OEAUSFwoTRUZGRUNUX0tFWV9ST1RBVElPThAGEhIKDkVGRkVDVF9SRVNUT1JFEAcSEAoMRUZGRUNUX1JFU0VUEAgqXQoJVW5pdFBoYXNlEhoKFlVOSVRfUEhBU0VfVU5TUEVDSUZJRUQQABIaChZVTklUX1BIQVNFX0lOX1BST0dSRVNTEAESGAoUVU5JVF9QSEFTRV9DT01QTEVURUQQAipZCgxDb25maXJtYXRpb24SHAoYQ09ORklSTUFUSU9OX1VOU1BFQ0lGSUVEEAASFAoQQ09ORklSTUFUSU9OX1lFUxABEhUKEUNPTkZJUk1BVElPTl9OQU1FEAIyvAYKEE9wZXJhdGlvblNlcnZpY2USZAoOTGlzdE9wZXJhdGlvbnMSJS5pY2hvci52MWFscGhhMS5MaXN0T3BlcmF0aW9uc1JlcXVlc3QaJi5pY2hvci52MWFscGhhMS5MaXN0T3BlcmF0aW9uc1Jlc3BvbnNlIgOQAgESXgoMR2V0T3BlcmF0aW9uEiMuaWNob3IudjFhbHBoYTEuR2V0T3BlcmF0aW9uUmVxdWVzdBokLmljaG9yLnYxYWxwaGExLkdldE9wZXJhdGlvblJlc3BvbnNlIgOQAgESYQoNUGxhbk9wZXJhdGlvbhIkLmljaG9yLnYxYWxwaGExLlBsYW5PcGVyYXRpb25SZXF1ZXN0GiUuaWNob3IudjFhbHBoYTEuUGxhbk9wZXJhdGlvblJlc3BvbnNlIgOQAgESYgoPQ3JlYXRlT3BlcmF0aW9uEiYuaWNob3IudjFhbHBoYTEuQ3JlYXRlT3BlcmF0aW9uUmVxdWVzdBonLmljaG9yLnYxYWxwaGExLkNyZWF0ZU9wZXJhdGlvblJlc3BvbnNlEmsKElNldE9wZXJhdGlvblBhdXNlZBIpLmljaG9yLnYxYWxwaGExLlNldE9wZXJhdGlvblBhdXNlZFJlcXVlc3QaKi5pY2hvci52MWFscGhhMS5TZXRPcGVyYXRpb25QYXVzZWRSZXNwb25zZRJfCg5SZXRyeU9wZXJhdGlvbhIlLmljaG9yLnYxYWxwaGExLlJldHJ5T3BlcmF0aW9uUmVxdWVzdBomLmljaG9yLnYxYWxwaGExLlJldHJ5T3BlcmF0aW9uUmVzcG9uc2USYgoPRGVsZXRlT3BlcmF0aW9uEiYuaWNob3IudjFhbHBoYTEuRGVsZXRlT3BlcmF0aW9uUmVxdWVzdBonLmljaG9yLnYxYWxwaGExLkRlbGV0ZU9wZXJhdGlvblJlc3BvbnNlEmkKD1dhdGNoT3BlcmF0aW9ucxImLmljaG9yLnYxYWxwaGExLldhdGNoT3BlcmF0aW9uc1JlcXVlc3QaJy5pY2hvci52MWFscGhhMS5XYXRjaE9wZXJhdGlvbnNSZXNwb25zZSIDkAIBMAFCPFo6aWNob3IubWFlc2guZGV2L2h1Yi9wcm90by9nZW4vaWNob3IvdjFhbHBoYTE7aWNob3J2MWFscGhhMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ichor_v1alpha1_types]);
 
 /**
  * GateOverride bypasses a gate that allows it. It needs the verb override.
@@ -665,6 +665,21 @@ export type Plan = Message<"ichor.v1alpha1.Plan"> & {
    * @generated from field: repeated string losses = 18;
    */
   losses: string[];
+
+  /**
+   * manifests are objects in the cluster that the operation would change, as the cluster itself says. It is asked only for who may start the
+   * operation, where nothing speaks against that.
+   *
+   * @generated from field: repeated ichor.v1alpha1.PlanManifest manifests = 19;
+   */
+  manifests: PlanManifest[];
+
+  /**
+   * manifests_trouble says why the cluster could not be asked.
+   *
+   * @generated from field: string manifests_trouble = 20;
+   */
+  manifestsTrouble: string;
 };
 
 /**
@@ -673,6 +688,48 @@ export type Plan = Message<"ichor.v1alpha1.Plan"> & {
  */
 export const PlanSchema: GenMessage<Plan> = /*@__PURE__*/
   messageDesc(file_ichor_v1alpha1_operation, 10);
+
+/**
+ * PlanManifest is what becomes of one object in the cluster.
+ *
+ * @generated from message ichor.v1alpha1.PlanManifest
+ */
+export type PlanManifest = Message<"ichor.v1alpha1.PlanManifest"> & {
+  /**
+   * object names it, as "DaemonSet kube-system/kube-proxy".
+   *
+   * @generated from field: string object = 1;
+   */
+  object: string;
+
+  /**
+   * action is Created, Configured, Pruned or Skipped.
+   *
+   * @generated from field: string action = 2;
+   */
+  action: string;
+
+  /**
+   * owner is whose it is, where it is skipped for that.
+   *
+   * @generated from field: string owner = 3;
+   */
+  owner: string;
+
+  /**
+   * diff is how it changes, as a unified diff of YAML; what secrets hold is masked.
+   *
+   * @generated from field: string diff = 4;
+   */
+  diff: string;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.PlanManifest.
+ * Use `create(PlanManifestSchema)` to create a new message.
+ */
+export const PlanManifestSchema: GenMessage<PlanManifest> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 11);
 
 /**
  * PlanStage is a part of an operation that is over on all its units before the next begins.
@@ -705,7 +762,7 @@ export type PlanStage = Message<"ichor.v1alpha1.PlanStage"> & {
  * Use `create(PlanStageSchema)` to create a new message.
  */
 export const PlanStageSchema: GenMessage<PlanStage> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 11);
+  messageDesc(file_ichor_v1alpha1_operation, 12);
 
 /**
  * PlanGroup are machines that go at once.
@@ -724,7 +781,7 @@ export type PlanGroup = Message<"ichor.v1alpha1.PlanGroup"> & {
  * Use `create(PlanGroupSchema)` to create a new message.
  */
 export const PlanGroupSchema: GenMessage<PlanGroup> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 12);
+  messageDesc(file_ichor_v1alpha1_operation, 13);
 
 /**
  * PlanMachine is a machine in a plan.
@@ -779,7 +836,7 @@ export type PlanMachine = Message<"ichor.v1alpha1.PlanMachine"> & {
  * Use `create(PlanMachineSchema)` to create a new message.
  */
 export const PlanMachineSchema: GenMessage<PlanMachine> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 13);
+  messageDesc(file_ichor_v1alpha1_operation, 14);
 
 /**
  * Refusal is why an operation must not start.
@@ -817,7 +874,7 @@ export type Refusal = Message<"ichor.v1alpha1.Refusal"> & {
  * Use `create(RefusalSchema)` to create a new message.
  */
 export const RefusalSchema: GenMessage<Refusal> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 14);
+  messageDesc(file_ichor_v1alpha1_operation, 15);
 
 /**
  * Refusals are the details of an error of CreateOperation that is about refusals.
@@ -836,7 +893,7 @@ export type Refusals = Message<"ichor.v1alpha1.Refusals"> & {
  * Use `create(RefusalsSchema)` to create a new message.
  */
 export const RefusalsSchema: GenMessage<Refusals> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 15);
+  messageDesc(file_ichor_v1alpha1_operation, 16);
 
 /**
  * PartlyDone is the detail of an error of a call that has written something before it failed.
@@ -871,7 +928,7 @@ export type PartlyDone = Message<"ichor.v1alpha1.PartlyDone"> & {
  * Use `create(PartlyDoneSchema)` to create a new message.
  */
 export const PartlyDoneSchema: GenMessage<PartlyDone> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 16);
+  messageDesc(file_ichor_v1alpha1_operation, 17);
 
 /**
  * Warning is what a person should know before a start.
@@ -897,7 +954,7 @@ export type Warning = Message<"ichor.v1alpha1.Warning"> & {
  * Use `create(WarningSchema)` to create a new message.
  */
 export const WarningSchema: GenMessage<Warning> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 17);
+  messageDesc(file_ichor_v1alpha1_operation, 18);
 
 /**
  * OperationFilter selects operations. Every part that is set must hold.
@@ -963,7 +1020,7 @@ export type OperationFilter = Message<"ichor.v1alpha1.OperationFilter"> & {
  * Use `create(OperationFilterSchema)` to create a new message.
  */
 export const OperationFilterSchema: GenMessage<OperationFilter> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 18);
+  messageDesc(file_ichor_v1alpha1_operation, 19);
 
 /**
  * @generated from message ichor.v1alpha1.ListOperationsRequest
@@ -993,7 +1050,7 @@ export type ListOperationsRequest = Message<"ichor.v1alpha1.ListOperationsReques
  * Use `create(ListOperationsRequestSchema)` to create a new message.
  */
 export const ListOperationsRequestSchema: GenMessage<ListOperationsRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 19);
+  messageDesc(file_ichor_v1alpha1_operation, 20);
 
 /**
  * @generated from message ichor.v1alpha1.ListOperationsResponse
@@ -1034,7 +1091,7 @@ export type ListOperationsResponse = Message<"ichor.v1alpha1.ListOperationsRespo
  * Use `create(ListOperationsResponseSchema)` to create a new message.
  */
 export const ListOperationsResponseSchema: GenMessage<ListOperationsResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 20);
+  messageDesc(file_ichor_v1alpha1_operation, 21);
 
 /**
  * @generated from message ichor.v1alpha1.GetOperationRequest
@@ -1051,7 +1108,7 @@ export type GetOperationRequest = Message<"ichor.v1alpha1.GetOperationRequest"> 
  * Use `create(GetOperationRequestSchema)` to create a new message.
  */
 export const GetOperationRequestSchema: GenMessage<GetOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 21);
+  messageDesc(file_ichor_v1alpha1_operation, 22);
 
 /**
  * @generated from message ichor.v1alpha1.GetOperationResponse
@@ -1075,7 +1132,7 @@ export type GetOperationResponse = Message<"ichor.v1alpha1.GetOperationResponse"
  * Use `create(GetOperationResponseSchema)` to create a new message.
  */
 export const GetOperationResponseSchema: GenMessage<GetOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 22);
+  messageDesc(file_ichor_v1alpha1_operation, 23);
 
 /**
  * OperationEvent is an Event of Kubernetes about an operation.
@@ -1116,7 +1173,7 @@ export type OperationEvent = Message<"ichor.v1alpha1.OperationEvent"> & {
  * Use `create(OperationEventSchema)` to create a new message.
  */
 export const OperationEventSchema: GenMessage<OperationEvent> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 23);
+  messageDesc(file_ichor_v1alpha1_operation, 24);
 
 /**
  * OperationOrder is what somebody wants done.
@@ -1164,7 +1221,7 @@ export type OperationOrder = Message<"ichor.v1alpha1.OperationOrder"> & {
  * Use `create(OperationOrderSchema)` to create a new message.
  */
 export const OperationOrderSchema: GenMessage<OperationOrder> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 24);
+  messageDesc(file_ichor_v1alpha1_operation, 25);
 
 /**
  * @generated from message ichor.v1alpha1.PlanOperationRequest
@@ -1181,7 +1238,7 @@ export type PlanOperationRequest = Message<"ichor.v1alpha1.PlanOperationRequest"
  * Use `create(PlanOperationRequestSchema)` to create a new message.
  */
 export const PlanOperationRequestSchema: GenMessage<PlanOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 25);
+  messageDesc(file_ichor_v1alpha1_operation, 26);
 
 /**
  * @generated from message ichor.v1alpha1.PlanOperationResponse
@@ -1198,7 +1255,7 @@ export type PlanOperationResponse = Message<"ichor.v1alpha1.PlanOperationRespons
  * Use `create(PlanOperationResponseSchema)` to create a new message.
  */
 export const PlanOperationResponseSchema: GenMessage<PlanOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 26);
+  messageDesc(file_ichor_v1alpha1_operation, 27);
 
 /**
  * @generated from message ichor.v1alpha1.CreateOperationRequest
@@ -1236,7 +1293,7 @@ export type CreateOperationRequest = Message<"ichor.v1alpha1.CreateOperationRequ
  * Use `create(CreateOperationRequestSchema)` to create a new message.
  */
 export const CreateOperationRequestSchema: GenMessage<CreateOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 27);
+  messageDesc(file_ichor_v1alpha1_operation, 28);
 
 /**
  * @generated from message ichor.v1alpha1.CreateOperationResponse
@@ -1274,7 +1331,7 @@ export type CreateOperationResponse = Message<"ichor.v1alpha1.CreateOperationRes
  * Use `create(CreateOperationResponseSchema)` to create a new message.
  */
 export const CreateOperationResponseSchema: GenMessage<CreateOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 28);
+  messageDesc(file_ichor_v1alpha1_operation, 29);
 
 /**
  * @generated from message ichor.v1alpha1.SetOperationPausedRequest
@@ -1296,7 +1353,7 @@ export type SetOperationPausedRequest = Message<"ichor.v1alpha1.SetOperationPaus
  * Use `create(SetOperationPausedRequestSchema)` to create a new message.
  */
 export const SetOperationPausedRequestSchema: GenMessage<SetOperationPausedRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 29);
+  messageDesc(file_ichor_v1alpha1_operation, 30);
 
 /**
  * @generated from message ichor.v1alpha1.SetOperationPausedResponse
@@ -1320,7 +1377,7 @@ export type SetOperationPausedResponse = Message<"ichor.v1alpha1.SetOperationPau
  * Use `create(SetOperationPausedResponseSchema)` to create a new message.
  */
 export const SetOperationPausedResponseSchema: GenMessage<SetOperationPausedResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 30);
+  messageDesc(file_ichor_v1alpha1_operation, 31);
 
 /**
  * @generated from message ichor.v1alpha1.RetryOperationRequest
@@ -1337,7 +1394,7 @@ export type RetryOperationRequest = Message<"ichor.v1alpha1.RetryOperationReques
  * Use `create(RetryOperationRequestSchema)` to create a new message.
  */
 export const RetryOperationRequestSchema: GenMessage<RetryOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 31);
+  messageDesc(file_ichor_v1alpha1_operation, 32);
 
 /**
  * @generated from message ichor.v1alpha1.RetryOperationResponse
@@ -1361,7 +1418,7 @@ export type RetryOperationResponse = Message<"ichor.v1alpha1.RetryOperationRespo
  * Use `create(RetryOperationResponseSchema)` to create a new message.
  */
 export const RetryOperationResponseSchema: GenMessage<RetryOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 32);
+  messageDesc(file_ichor_v1alpha1_operation, 33);
 
 /**
  * @generated from message ichor.v1alpha1.DeleteOperationRequest
@@ -1390,7 +1447,7 @@ export type DeleteOperationRequest = Message<"ichor.v1alpha1.DeleteOperationRequ
  * Use `create(DeleteOperationRequestSchema)` to create a new message.
  */
 export const DeleteOperationRequestSchema: GenMessage<DeleteOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 33);
+  messageDesc(file_ichor_v1alpha1_operation, 34);
 
 /**
  * @generated from message ichor.v1alpha1.DeleteOperationResponse
@@ -1409,7 +1466,7 @@ export type DeleteOperationResponse = Message<"ichor.v1alpha1.DeleteOperationRes
  * Use `create(DeleteOperationResponseSchema)` to create a new message.
  */
 export const DeleteOperationResponseSchema: GenMessage<DeleteOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 34);
+  messageDesc(file_ichor_v1alpha1_operation, 35);
 
 /**
  * @generated from message ichor.v1alpha1.WatchOperationsRequest
@@ -1433,7 +1490,7 @@ export type WatchOperationsRequest = Message<"ichor.v1alpha1.WatchOperationsRequ
  * Use `create(WatchOperationsRequestSchema)` to create a new message.
  */
 export const WatchOperationsRequestSchema: GenMessage<WatchOperationsRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 35);
+  messageDesc(file_ichor_v1alpha1_operation, 36);
 
 /**
  * @generated from message ichor.v1alpha1.WatchOperationsResponse
@@ -1495,7 +1552,7 @@ export type WatchOperationsResponse = Message<"ichor.v1alpha1.WatchOperationsRes
  * Use `create(WatchOperationsResponseSchema)` to create a new message.
  */
 export const WatchOperationsResponseSchema: GenMessage<WatchOperationsResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 36);
+  messageDesc(file_ichor_v1alpha1_operation, 37);
 
 /**
  * Synced says that a watch has sent all that there was.
@@ -1510,7 +1567,7 @@ export type Synced = Message<"ichor.v1alpha1.Synced"> & {
  * Use `create(SyncedSchema)` to create a new message.
  */
 export const SyncedSchema: GenMessage<Synced> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 37);
+  messageDesc(file_ichor_v1alpha1_operation, 38);
 
 /**
  * Reset says that a watch begins anew.
@@ -1525,7 +1582,7 @@ export type Reset = Message<"ichor.v1alpha1.Reset"> & {
  * Use `create(ResetSchema)` to create a new message.
  */
 export const ResetSchema: GenMessage<Reset> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 38);
+  messageDesc(file_ichor_v1alpha1_operation, 39);
 
 /**
  * OperationKind is what an operation does.

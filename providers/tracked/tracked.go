@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+// Package tracked says which tool keeps an object as it is described elsewhere, and would undo a change that somebody else makes.
+package tracked
 
 import (
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Marks of tools that keep objects as they are in Git. They belong to those tools.
@@ -22,11 +22,27 @@ const (
 	fluxHelmLabel      = "helm.toolkit.fluxcd.io/"
 	fluxReconcile      = "kustomize.toolkit.fluxcd.io/reconcile"
 	fluxDisabled       = "disabled"
+
+	helmReleaseAnnotation   = "meta.helm.sh/release-name"
+	helmNamespaceAnnotation = "meta.helm.sh/release-namespace"
+	helmManager             = "Helm"
 )
 
-// tracker names what keeps an object as it is in Git, and would undo a change; nothing if nobody does. kind is the object's.
-func tracker(object client.Object, kind string) string {
-	for _, ask := range []func(client.Object, string) string{
+// ByHelm names the release of Helm that an object belongs to; nothing if it belongs to none.
+func ByHelm(object metav1.Object) string {
+	annotations := object.GetAnnotations()
+	switch release := annotations[helmReleaseAnnotation]; {
+	case release != "":
+		return fmt.Sprintf("release %q of Helm", strings.TrimPrefix(annotations[helmNamespaceAnnotation]+"/"+release, "/"))
+	case object.GetLabels()[commonManagedByLabel] == helmManager:
+		return "a release of Helm"
+	}
+	return ""
+}
+
+// ByGit names what keeps an object as it is in Git, and would undo a change; nothing if nobody does. kind is the object's.
+func ByGit(object metav1.Object, kind string) string {
+	for _, ask := range []func(metav1.Object, string) string{
 		argoByAnnotation, // Argo CD marks what it applies, and not what was copied from it.
 		argoByLabel,      // It used to mark by a label that Helm sets as well.
 		fluxKustomization,
@@ -40,7 +56,7 @@ func tracker(object client.Object, kind string) string {
 }
 
 // argoByAnnotation reads "application:group/kind:namespace/name".
-func argoByAnnotation(object client.Object, kind string) string {
+func argoByAnnotation(object metav1.Object, kind string) string {
 	application, rest, ok := strings.Cut(object.GetAnnotations()[argoTrackingAnnotation], ":")
 	if !ok || application == "" {
 		return ""
@@ -52,7 +68,7 @@ func argoByAnnotation(object client.Object, kind string) string {
 	return fmt.Sprintf("Application %q of Argo CD", application)
 }
 
-func argoByLabel(object client.Object, _ string) string {
+func argoByLabel(object metav1.Object, _ string) string {
 	labels := object.GetLabels()
 	if application := labels[argoInstanceLabel]; application != "" {
 		return fmt.Sprintf("Application %q of Argo CD", application)
@@ -64,24 +80,24 @@ func argoByLabel(object client.Object, _ string) string {
 }
 
 // managedByArgo says whether Argo CD, and not only Helm, put the label there.
-func managedByArgo(object client.Object) bool {
+func managedByArgo(object metav1.Object) bool {
 	isArgo := func(name string) bool { return strings.HasPrefix(strings.ToLower(name), "argocd") }
 	return isArgo(object.GetLabels()[commonManagedByLabel]) ||
 		slices.ContainsFunc(object.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return isArgo(f.Manager) })
 }
 
-func fluxKustomization(object client.Object, _ string) string {
+func fluxKustomization(object metav1.Object, _ string) string {
 	if object.GetAnnotations()[fluxReconcile] == fluxDisabled || object.GetLabels()[fluxReconcile] == fluxDisabled {
 		return "" // Flux was told to leave it alone.
 	}
 	return flux(object, "Kustomization", fluxKustomizeLabel)
 }
 
-func fluxHelmRelease(object client.Object, _ string) string {
+func fluxHelmRelease(object metav1.Object, _ string) string {
 	return flux(object, "HelmRelease", fluxHelmLabel)
 }
 
-func flux(object client.Object, kind, prefix string) string {
+func flux(object metav1.Object, kind, prefix string) string {
 	labels := object.GetLabels()
 	if labels[prefix+"name"] == "" {
 		return ""
