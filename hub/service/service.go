@@ -29,7 +29,7 @@ var planners = map[v1alpha1.OperationKind]plan.Planner{
 	v1alpha1.TalosKind:    talosplan.Planner{},
 	v1alpha1.NodeKind:     nodeplan.Planner{},
 	v1alpha1.ConfigKind:   configplan.Planner{},
-	v1alpha1.ShutdownKind: shutdownplan.Planner{},
+	v1alpha1.ShutdownKind: shutdownplan.Planner{StoresSnapshots: true},
 }
 
 // Service acts on the management API as one user.
