@@ -43,7 +43,7 @@ func (p prober) askConfig(ctx context.Context, reader talos.Reader, facts target
 	seen := &configLook{specHash: facts.Cluster.MachineConfigHash()}
 	own, err := reader.Config(ctx, machine.address)
 	switch {
-	case talos.Silent(err):
+	case talos.Silent(err), err != nil && ctx.Err() != nil:
 		seen.silent = true // It answered a moment ago, and will again.
 		return seen
 	case err != nil:

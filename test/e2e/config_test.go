@@ -130,7 +130,7 @@ var _ = Describe("Machine configs", func() {
 		Expect(w.ichor(ctx, 1, "config", "rollout", "--cluster", "one", "--yes").Err).To(And(ContainSubstring("MachineConfigPending"), ContainSubstring("one-worker-1")))
 		Expect(applies(w, "one")).To(Equal(1), "the trial itself")
 		Expect(w.Fleet.Journal().Reads()).NotTo(HaveKey("one/worker-1/"+applyMethod), "and no dry run after it")
-		active, persistent := w.node("one", "worker-1").Config()
+		active, persistent := w.machineOf("one", "worker-1").Config()
 		Expect(active).NotTo(BeIdenticalTo(persistent), "the trial goes on")
 		trial()
 	}, SpecTimeout(2*time.Minute))
@@ -240,7 +240,7 @@ func applies(w *world, cluster string) int {
 	return len(w.Fleet.Journal().Entries(journal.Filter{Cluster: cluster, Method: applyMethod}))
 }
 
-func (w *world) node(cluster, name string) *sim.Node { return w.Fleet.Cluster(cluster).Node(name) }
+func (w *world) machineOf(cluster, name string) *sim.Node { return w.Fleet.Cluster(cluster).Node(name) }
 
 // try tries a config on a node, as talosctl apply-config --mode=try does.
 func (w *world) try(ctx context.Context, cluster, name string, d time.Duration) (end func()) {
@@ -249,7 +249,7 @@ func (w *world) try(ctx context.Context, cluster, name string, d time.Duration) 
 	Expect(err).NotTo(HaveOccurred())
 	c, err := talosclient.New(ctx, talosclient.WithConfig(parsed))
 	Expect(err).NotTo(HaveOccurred())
-	node := w.node(cluster, name)
+	node := w.machineOf(cluster, name)
 	text, err := bytesOf(node)
 	Expect(err).NotTo(HaveOccurred())
 	_, err = c.ApplyConfiguration(talosclient.WithNode(ctx, node.Address()), &machineapi.ApplyConfigurationRequest{
