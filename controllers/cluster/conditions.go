@@ -260,10 +260,16 @@ func etcdViews(facts targets.Facts, seen probe) map[string]gate.EtcdView {
 	return views
 }
 
+// setSpecInSync tells of the first way in which what runs is not what is declared.
 func setSpecInSync(facts targets.Facts) {
-	found := talosInSync(facts)
-	if kubernetes := kubernetesInSync(facts); found.status == metav1.ConditionTrue && kubernetes != nil {
-		found = *kubernetes
+	found := inSync{metav1.ConditionTrue, v1alpha1.SpecNotDeclaredReason, ""}
+	for _, compare := range []func(targets.Facts) *inSync{talosInSync, kubernetesInSync, configInSync} {
+		if declared := compare(facts); declared != nil {
+			found = *declared
+		}
+		if found.status != metav1.ConditionTrue {
+			break
+		}
 	}
 	set(facts.Cluster, v1alpha1.SpecInSyncCondition, found.status, found.reason, found.message)
 }
@@ -274,26 +280,31 @@ type inSync struct {
 	reason, message string
 }
 
-func talosInSync(facts targets.Facts) inSync {
+// configInSync compares the machine configs with what is declared; nil if nothing is.
+func configInSync(facts targets.Facts) *inSync {
+	if facts.Cluster.Spec.MachineConfig == nil {
+		return nil
+	}
+	status, message := configsInSync(facts)
+	return &inSync{status, reasonOfConfigs[status], message}
+}
+
+// talosInSync compares what the machines run with what is declared; nil if nothing is.
+func talosInSync(facts targets.Facts) *inSync {
 	cluster := facts.Cluster
 	desired, running := cluster.Spec.TalosVersion, versionsOf(facts.Approved())
-	status, message := configsInSync(facts)
 	switch {
-	case status != metav1.ConditionTrue && (desired == "" || (len(running) == 1 && running[0] == desired && !otherSchematic(facts))):
-		set(cluster, v1alpha1.SpecInSyncCondition, status, reasonOfConfigs[status], message)
-	case desired == "" && cluster.Spec.MachineConfig != nil:
-		set(cluster, v1alpha1.SpecInSyncCondition, metav1.ConditionTrue, v1alpha1.SpecInSyncReason, "")
 	case desired == "":
-		return inSync{metav1.ConditionTrue, v1alpha1.SpecNotDeclaredReason, ""}
+		return nil
 	case len(running) == 0:
-		return inSync{metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "no machine has told its version"}
+		return &inSync{metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "no machine has told its version"}
 	case len(running) == 1 && running[0] == desired && otherSchematic(facts):
-		return inSync{metav1.ConditionFalse, v1alpha1.SpecOutOfSyncReason, fmt.Sprintf(
+		return &inSync{metav1.ConditionFalse, v1alpha1.SpecOutOfSyncReason, fmt.Sprintf(
 			"machines run another schematic than the spec asks for; bring them there with: ichor upgrade talos %s --cluster %s", desired, cluster.Name)}
 	case len(running) == 1 && running[0] == desired:
-		return inSync{metav1.ConditionTrue, v1alpha1.SpecInSyncReason, ""}
+		return &inSync{metav1.ConditionTrue, v1alpha1.SpecInSyncReason, ""}
 	}
-	return inSync{metav1.ConditionFalse, v1alpha1.SpecOutOfSyncReason, fmt.Sprintf(
+	return &inSync{metav1.ConditionFalse, v1alpha1.SpecOutOfSyncReason, fmt.Sprintf(
 		"the machines run Talos %s and the spec asks for %s; bring them there with: ichor upgrade talos %[2]s --cluster %s",
 		strings.Join(running, ", "), desired, cluster.Name)}
 }

@@ -120,7 +120,7 @@ func cutTo(text string, most int) string {
 
 // reasonOfConfigs are the reasons of condition SpecInSync that machine configs are responsible for.
 var reasonOfConfigs = map[metav1.ConditionStatus]string{
-	metav1.ConditionFalse: v1alpha1.SpecOutOfSyncReason, metav1.ConditionUnknown: v1alpha1.NotYetObservedReason,
+	metav1.ConditionTrue: v1alpha1.SpecInSyncReason, metav1.ConditionFalse: v1alpha1.SpecOutOfSyncReason, metav1.ConditionUnknown: v1alpha1.NotYetObservedReason,
 }
 
 // configsInSync says whether machines have the machine config that the spec asks for. One that asks for none lets machines have what they

@@ -103,9 +103,9 @@ func (k *Keeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	return ctrl.Result{RequeueAfter: next}, err
 }
 
-// standsStill says whether a cluster is not this hub's to ask for snapshots of: it is paused, perhaps for a move, or another hub's.
+// standsStill says whether there is nobody to ask for snapshots: the cluster is paused, perhaps for a move, another hub's, or stopped on purpose.
 func standsStill(facts targets.Facts) bool {
-	return capi.Paused(facts.CAPICluster) || facts.CAPICluster != nil && !facts.CAPICluster.DeletionTimestamp.IsZero() ||
+	return facts.Cluster.StoppedBy() != "" || capi.Paused(facts.CAPICluster) || facts.CAPICluster != nil && !facts.CAPICluster.DeletionTimestamp.IsZero() ||
 		meta.IsStatusConditionFalse(facts.Cluster.Status.Conditions, v1alpha1.OwnedCondition)
 }
 

@@ -284,6 +284,17 @@ var _ = Describe("A schedule", func() {
 		Eventually(w.stored).Should(HaveLen(3))
 	})
 
+	It("asks nothing of a cluster that was stopped on purpose", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.configure(ctx, func(b *v1alpha1.EtcdBackupSpec) { b.Schedule, b.Keep = "0 2 * * *", 2 })
+		w.annotate(ctx, map[string]any{v1alpha1.StoppedByAnnotation: w.namespace + "/stop"})
+		w.startHub()
+		w.later(24 * time.Hour)
+		Consistently(w.names(ctx), 300*time.Millisecond).Should(BeEmpty())
+		w.annotate(ctx, map[string]any{v1alpha1.StoppedByAnnotation: nil})
+		Eventually(w.names(ctx)).Should(Equal([]string{"c-20261130-0200"}), "the last of the missed runs")
+	})
+
 	It("never deletes the last good one, however old it is", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.configure(ctx, func(b *v1alpha1.EtcdBackupSpec) { b.Schedule, b.Keep = "0 2 * * *", 1 })

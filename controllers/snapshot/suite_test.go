@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -22,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -192,6 +194,16 @@ func (w *world) configure(ctx context.Context, change func(*v1alpha1.EtcdBackupS
 	before := cluster.DeepCopy()
 	change(cluster.Spec.EtcdBackup)
 	Expect(admin.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
+}
+
+// annotate sets annotations of the cluster, or takes them away where they are nil.
+func (w *world) annotate(ctx context.Context, annotations map[string]any) {
+	GinkgoHelper()
+	cluster := &v1alpha1.TalosCluster{}
+	cluster.Namespace, cluster.Name = w.namespace, "c"
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(admin.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
 // stored are the files in the storage.

@@ -150,7 +150,9 @@ func TestFacts(t *testing.T) {
 func TestDeclared(t *testing.T) {
 	g := NewWithT(t)
 	cluster := &v1alpha1.TalosCluster{Spec: v1alpha1.TalosClusterSpec{TalosVersion: "v1.14.1", SchematicID: "s", KubernetesVersion: "v1.35.2"}}
-	want := v1alpha1.OperationTarget{TalosVersion: "v1.14.1", SchematicID: "s", KubernetesVersion: "v1.35.2"}
+	want := v1alpha1.OperationTarget{
+		TalosVersion: "v1.14.1", SchematicID: "s", KubernetesVersion: "v1.35.2", MachineConfigHash: cluster.MachineConfigHash(),
+	}
 	g.Expect(Declared(cluster)).To(Equal(want))
 	cluster.Spec.CNI = &v1alpha1.CNISpec{CiliumVersion: "1.18.2", KubeProxy: "Replaced"}
 	want.CiliumVersion, want.KubeProxy = "1.18.2", "Replaced"

@@ -94,5 +94,8 @@ func TestHubHasNoRightsOfItsCallers(t *testing.T) {
 	own, err := client.New(plane.HubConfig, client.Options{})
 	w.Expect(err).NotTo(HaveOccurred())
 	w.Expect(apierrors.IsForbidden(own.List(w.ctx, &rbacv1.RoleList{}))).To(BeTrue())
-	w.Expect(apierrors.IsForbidden(own.Create(w.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "s"}}))).To(BeTrue())
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "s"}}
+	w.Expect(w.admin.Create(w.ctx, secret)).To(Succeed())
+	w.Expect(apierrors.IsForbidden(own.Update(w.ctx, secret))).To(BeTrue(), "it adds Secrets of its own, and changes none")
+	w.Expect(apierrors.IsForbidden(own.Delete(w.ctx, secret))).To(BeTrue())
 }
