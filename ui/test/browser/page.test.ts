@@ -69,10 +69,10 @@ describe('the page', () => {
     await reason.fill('agreed in CHG-123');
     await checkPage(seen);
     await dialog.getByRole('button', { name: 'Review with this override' }).click();
-    await dialog.getByText('Overridden: TalosVersionPath').waitFor();
+    await dialog.getByText('Overridden: path of Talos versions (TalosVersionPath)').waitFor();
     await expect.poll(focused).toBe('Review');
     await dialog.getByRole('button', { name: 'Start', exact: true }).click();
-    await page.getByText('TalosVersionPath: agreed in CHG-123').waitFor();
+    await page.getByText('path of Talos versions (TalosVersionPath): agreed in CHG-123').waitFor();
     expect(world.audit[0]?.overrides).toMatchObject([{ gate: 'TalosVersionPath', reason: 'agreed in CHG-123' }]);
   });
 
