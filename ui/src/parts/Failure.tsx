@@ -2,6 +2,7 @@
 import { useTranslation } from 'react-i18next';
 import { failedCall } from '../api/problems';
 import type { Failure } from '../gen/ichor/v1alpha1/types_pb';
+import { namedGate } from './code';
 import { Notice } from './Notice';
 
 /** CallFailure is what came of a call that failed, with everything that the hub said about it. */
@@ -14,8 +15,11 @@ export function CallFailure({ error, title }: { error: unknown; title?: string }
       {title && <p>{t(`problem.${failed.kind}`)}</p>}
       {failed.refusals.length === 0 && <p lang="en">{failed.message}</p>}
       {failed.refusals.map((refusal) => (
-        <p key={refusal.gate + refusal.message} lang="en">
-          <strong>{refusal.gate}</strong> {refusal.message} {refusal.help && <>({refusal.help})</>}
+        <p key={refusal.gate + refusal.message}>
+          <strong>{namedGate(t, refusal.gate)}</strong>{' '}
+          <span lang="en">
+            {refusal.message} {refusal.help && <>({refusal.help})</>}
+          </span>
         </p>
       ))}
       {partlyDone && (

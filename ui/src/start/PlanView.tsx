@@ -6,6 +6,7 @@ import type { Plan, PlanMachine, PlanStage } from '../gen/ichor/v1alpha1/operati
 import { MachineRole } from '../gen/ichor/v1alpha1/types_pb';
 import { formatDuration } from '../lib/format';
 import { changesOf, effectOf, machinesOf } from '../lib/plans';
+import { gateWords, stageWords, warningWords } from '../parts/code';
 import { Fact, Facts } from '../parts/Facts';
 import { Mark } from '../parts/Mark';
 import { Notice } from '../parts/Notice';
@@ -45,7 +46,7 @@ export function PlanView({ plan }: { plan: Plan }) {
         <Fact name={t('start.held')}>{plan.held.join(', ')}</Fact>
         <Fact name={t('start.observedAt')}>{plan.observedTime && <When time={plan.observedTime} />}</Fact>
         <Fact name={t('start.liveGates')} wide>
-          {plan.liveGates.join(', ')}
+          {plan.liveGates.map((gate) => gateWords(t, gate)).join(', ')}
         </Fact>
       </Facts>
       {plan.losses.length > 0 && (
@@ -59,9 +60,11 @@ export function PlanView({ plan }: { plan: Plan }) {
       )}
       {plan.warnings.length > 0 && (
         <Notice mark="soon" title={t('start.warnings')}>
-          <ul lang="en">
+          <ul>
             {plan.warnings.map((warning) => (
-              <li key={warning.code + warning.message}>{warning.message}</li>
+              <li key={warning.code + warning.message}>
+                <strong>{warningWords(t, warning.code)}</strong> <span lang="en">{warning.message}</span>
+              </li>
             ))}
           </ul>
         </Notice>
@@ -88,9 +91,10 @@ export function PlanView({ plan }: { plan: Plan }) {
 function Stage({ stage }: { stage: PlanStage }) {
   const { t } = useTranslation();
   return (
-    <section className={css.stage} aria-label={stage.name}>
+    <section className={css.stage} aria-label={stageWords(t, stage.name)}>
       <p>
-        <strong>{stage.name}</strong> {stage.disruptive && <span className={css.quiet}>{t('start.disruptive')}</span>}
+        <strong>{stageWords(t, stage.name)}</strong>{' '}
+        {stage.disruptive && <span className={css.quiet}>{t('start.disruptive')}</span>}
       </p>
       {stage.groups.length > 0 && <Groups stage={stage} />}
     </section>

@@ -5,6 +5,7 @@ import { useRights } from '../app/hub';
 import type { Plan, Refusal } from '../gen/ichor/v1alpha1/operation_pb';
 import type { Draft } from '../lib/orders';
 import { Button } from '../parts/Button';
+import { gateWords, namedGate } from '../parts/code';
 import { Field, Input } from '../parts/Field';
 import { Notice } from '../parts/Notice';
 import css from './Start.module.css';
@@ -29,7 +30,11 @@ export function Refusals({ plan, draft, namespace, asking, onDraft }: Props) {
   return (
     <>
       {plan.refusals.map((refusal) => (
-        <Notice key={refusal.gate + refusal.message} mark="failed" title={`${t('start.refusals')}: ${refusal.gate}`}>
+        <Notice
+          key={refusal.gate + refusal.message}
+          mark="failed"
+          title={`${t('start.refusals')}: ${namedGate(t, refusal.gate)}`}
+        >
           <Words refusal={refusal} />
           <Override
             refusal={refusal}
@@ -40,7 +45,11 @@ export function Refusals({ plan, draft, namespace, asking, onDraft }: Props) {
         </Notice>
       ))}
       {plan.overridden.map((refusal) => (
-        <Notice key={refusal.gate + refusal.message} mark="soon" title={`${t('start.overridden')}: ${refusal.gate}`}>
+        <Notice
+          key={refusal.gate + refusal.message}
+          mark="soon"
+          title={`${t('start.overridden')}: ${namedGate(t, refusal.gate)}`}
+        >
           <Words refusal={refusal} />
           <p>{draft.overrides[refusal.gate]}</p>
           <div>
@@ -94,7 +103,7 @@ function Override({ refusal, namespace, asking, onOverride }: OverrideProps) {
   const empty = reason.trim() === '';
   return (
     <div className={css.override}>
-      <Field label={t('start.overrideReason', { gate: refusal.gate })}>
+      <Field label={t('start.overrideReason', { gate: gateWords(t, refusal.gate) })}>
         {(ids) => (
           <Input
             {...ids}
@@ -106,7 +115,7 @@ function Override({ refusal, namespace, asking, onOverride }: OverrideProps) {
         )}
       </Field>
       <Button
-        obstacle={empty ? t('start.overrideReason', { gate: refusal.gate }) : undefined}
+        obstacle={empty ? t('start.overrideReason', { gate: gateWords(t, refusal.gate) }) : undefined}
         onClick={() => onOverride(reason.trim())}
       >
         {t(asking ? 'start.reviewing' : 'start.overrideApply')}

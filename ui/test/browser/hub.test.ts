@@ -132,6 +132,85 @@ describe('a hub', () => {
     await seen.context.close();
   });
 
+  it('resets a machine only after its name was typed, and shows it to its end', async () => {
+    const seen = await signIn();
+    const { page } = seen;
+    await openCluster(page, 'charlie');
+    await page
+      .getByRole('group', { name: 'Actions of worker-1' })
+      .getByRole('button', { name: 'Other action' })
+      .click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('radio', { name: /^Reset/ }).check();
+    await dialog.getByRole('button', { name: 'Review' }).click();
+    await dialog.getByText('The machine is wiped.').waitFor();
+    await dialog.getByText('Gone for good').waitFor();
+    expect(await dialog.locator('code').innerText()).toContain('ichor node reset');
+    const [start, name] = [
+      dialog.getByRole('button', { name: 'Start', exact: true }),
+      dialog.getByLabel('Type charlie-worker-1 to confirm'),
+    ];
+    for (const typed of ['', 'charlie', 'charlie-worker-']) {
+      await name.fill(typed);
+      expect(await start.getAttribute('aria-disabled'), typed).toBe('true');
+      await name.press('Enter');
+      await start.click({ force: true });
+    }
+    await dialog.getByText('This is not charlie-worker-1.').waitFor();
+    await checkPage(seen);
+    const other = await seen.context.newPage();
+    await other.goto(`${hub.url}/clusters/default/charlie`);
+    await other.getByText('No operation waits.').waitFor();
+    await other.close();
+
+    await name.fill('charlie-worker-1');
+    expect(await start.getAttribute('aria-disabled')).toBeNull();
+    await start.click();
+    await page.waitForURL(/\/operations\/default\/charlie-/);
+    await page.getByText('Reset', { exact: true }).first().waitFor();
+    await page.getByText('1 of 1 machines').waitFor({ timeout: 90_000 });
+    await page
+      .getByRole('status')
+      .getByText(/is completed/)
+      .waitFor({ state: 'attached' });
+    await page.getByRole('button', { name: /charlie-worker-1/ }).click();
+    await page
+      .getByText(/^Resetting: /)
+      .last()
+      .waitFor();
+    await checkPage(seen);
+    await seen.context.close();
+  });
+
+  it('upgrades Kubernetes through the page', async () => {
+    const seen = await signIn();
+    const { page } = seen;
+    await openCluster(page, 'delta');
+    await page.getByRole('button', { name: 'Kubernetes upgrade' }).click();
+    await page.getByLabel('Kubernetes version').fill('v1.36.2');
+    await page.getByRole('button', { name: 'Review' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('region', { name: 'Controller manager' }).waitFor();
+    expect(await dialog.locator('code').innerText()).toContain('ichor upgrade kubernetes v1.36.2');
+    await checkPage(seen);
+    await dialog.getByRole('button', { name: 'Start', exact: true }).click();
+    await page.waitForURL(/\/operations\/default\/delta-kubernetes-/);
+    await page
+      .getByRole('list', { name: 'Stages' })
+      .getByRole('listitem')
+      .filter({ hasText: 'API server' })
+      .waitFor({ timeout: 90_000 });
+    await page.getByText('2 of 2 machines').waitFor({ timeout: 90_000 });
+    await page
+      .getByRole('status')
+      .getByText(/is completed/)
+      .waitFor({ state: 'attached', timeout: 90_000 });
+    await checkPage(seen);
+    await page.getByRole('link', { name: 'delta', exact: true }).click();
+    await page.getByRole('table', { name: 'Machines' }).getByText('v1.36.2').nth(1).waitFor();
+    await seen.context.close();
+  }, 240_000);
+
   it('pauses and resumes, and survives that the hub goes away meanwhile', async () => {
     const seen = await signIn();
     const { page } = seen;

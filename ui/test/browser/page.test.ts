@@ -61,18 +61,18 @@ describe('the page', () => {
     await page.getByLabel('Talos version').fill('v1.15.0');
     await page.getByRole('button', { name: 'Review' }).click();
     const dialog = page.getByRole('dialog');
-    await dialog.getByText('Refused: TalosVersionPath').waitFor();
+    await dialog.getByText('Refused: path of Talos versions (TalosVersionPath)').waitFor();
     const focused = () => page.evaluate(() => document.activeElement?.getAttribute('aria-label'));
     await expect.poll(focused).toBe('Review');
     await dialog.getByRole('button', { name: 'Override with a reason' }).click();
-    const reason = dialog.getByLabel(/^Reason to override TalosVersionPath/);
+    const reason = dialog.getByLabel(/^Reason to override path of Talos versions/);
     await reason.fill('agreed in CHG-123');
     await checkPage(seen);
     await dialog.getByRole('button', { name: 'Review with this override' }).click();
-    await dialog.getByText('Overridden: TalosVersionPath').waitFor();
+    await dialog.getByText('Overridden: path of Talos versions (TalosVersionPath)').waitFor();
     await expect.poll(focused).toBe('Review');
     await dialog.getByRole('button', { name: 'Start', exact: true }).click();
-    await page.getByText('TalosVersionPath: agreed in CHG-123').waitFor();
+    await page.getByText('path of Talos versions (TalosVersionPath): agreed in CHG-123').waitFor();
     expect(world.audit[0]?.overrides).toMatchObject([{ gate: 'TalosVersionPath', reason: 'agreed in CHG-123' }]);
   });
 

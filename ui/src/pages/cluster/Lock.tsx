@@ -6,6 +6,7 @@ import type { RowOperation } from '../../lib/fleetrow';
 import { holderName, rowOperation } from '../../lib/fleetrow';
 import { operationPath, refKey } from '../../lib/refs';
 import { kindKey } from '../../lib/rights';
+import { stageWords } from '../../parts/code';
 import { Shape } from '../../parts/Mark';
 import { Progress } from '../../parts/Progress';
 import { reasonWords } from '../../parts/reason';
@@ -53,7 +54,9 @@ function Queue({ operations }: { operations: readonly RowOperation[] }) {
             </div>
             <div className={css.queuedLine}>
               <Progress done={operation.completed} total={operation.total} mark={operation.mark} label={progress} />
-              <span className={css.quiet}>{[progress, operation.stage].filter(Boolean).join(' · ')}</span>
+              <span className={css.quiet}>
+                {[progress, stageWords(t, operation.stage)].filter(Boolean).join(' · ')}
+              </span>
             </div>
             {operation.reason && <span>{reasonWords(t, operation.reason)}</span>}
           </li>

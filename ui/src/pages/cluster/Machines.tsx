@@ -5,6 +5,7 @@ import type { Cluster, Machine } from '../../gen/ichor/v1alpha1/cluster_pb';
 import { MachineRole } from '../../gen/ichor/v1alpha1/types_pb';
 import { operationPath, refKey } from '../../lib/refs';
 import { attentionMark } from '../../lib/state';
+import { stepWords } from '../../parts/code';
 import { Mark } from '../../parts/Mark';
 import { Quiet, Section } from '../../parts/Section';
 import { Table } from '../../parts/Table';
@@ -97,9 +98,10 @@ function Version({ runs, wanted }: { runs: string; wanted: string }) {
 }
 
 function Doing({ machine }: { machine: Machine }) {
+  const { t } = useTranslation();
   return machine.operation ? (
     <div className={css.machine}>
-      <span>{machine.step}</span>
+      <span>{stepWords(t, machine.step)}</span>
       <Link href={operationPath(machine.operation)}>{machine.operation.name}</Link>
     </div>
   ) : null;

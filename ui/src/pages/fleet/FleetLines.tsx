@@ -7,6 +7,7 @@ import type { FleetRow, RowOperation } from '../../lib/fleetrow';
 import { clusterPath, operationPath } from '../../lib/refs';
 import { kindKey } from '../../lib/rights';
 import { marks } from '../../lib/state';
+import { stageWords } from '../../parts/code';
 import { Mark, Shape } from '../../parts/Mark';
 import { Progress } from '../../parts/Progress';
 import css from './FleetTable.module.css';
@@ -101,7 +102,7 @@ function Operation({ operation, others }: { operation: RowOperation; others: num
       <span className={css.quiet} aria-hidden="true">
         {operation.completed}/{operation.total}
       </span>
-      <span className={css.quiet}>{operation.stage}</span>
+      <span className={css.quiet}>{stageWords(t, operation.stage)}</span>
       {others > 0 && (
         <span className={css.quiet} title={t('fleet.more', { count: others })}>
           <span aria-hidden="true">+{others}</span>

@@ -4,6 +4,7 @@ import type { Operation } from '../../gen/ichor/v1alpha1/operation_pb';
 import { isOver } from '../../lib/operations';
 import { operationMark } from '../../lib/state';
 import { Command } from '../../parts/Command';
+import { stageWords } from '../../parts/code';
 import { Shape } from '../../parts/Mark';
 import { Notice } from '../../parts/Notice';
 import { Progress } from '../../parts/Progress';
@@ -69,14 +70,14 @@ function Stages({ operation }: { operation: Operation }) {
       {completedStages.map((name) => (
         <li key={name} className={css.stage}>
           <Shape mark="ok" />
-          {name}
+          {stageWords(t, name)}
           <span className="visually-hidden">{t('operation.state.done')}</span>
         </li>
       ))}
       {stage !== '' && !completedStages.includes(stage) && (
         <li className={css.stage} aria-current="step">
           <Shape mark={operationMark(operation.phase, operation.attention)} />
-          {stage}
+          {stageWords(t, stage)}
         </li>
       )}
     </ol>

@@ -7,6 +7,7 @@ import { cli } from '../../lib/cli';
 import { formatDuration } from '../../lib/format';
 import { targetParts } from '../../lib/operations';
 import { Command } from '../../parts/Command';
+import { namedGate } from '../../parts/code';
 import { Fact, Facts } from '../../parts/Facts';
 import { Section } from '../../parts/Section';
 import { When } from '../../parts/When';
@@ -43,7 +44,7 @@ export function OperationFacts({ operation }: { operation: Operation }) {
           {operation.overrides.length > 0 && (
             <ul>
               {operation.overrides.map(({ gate, reason }) => (
-                <li key={gate}>{t('operation.override', { gate, reason })}</li>
+                <li key={gate}>{t('operation.override', { gate: namedGate(t, gate), reason })}</li>
               ))}
             </ul>
           )}

@@ -8,6 +8,7 @@ import { isOver } from '../../lib/operations';
 import type { Mark } from '../../lib/state';
 import type { Bar, Lane, Timeline } from '../../lib/timeline';
 import { place, timelineOf } from '../../lib/timeline';
+import { stageWords, stepWords } from '../../parts/code';
 import { Shape } from '../../parts/Mark';
 import { useNow } from '../../parts/now';
 import { Quiet } from '../../parts/Section';
@@ -94,12 +95,17 @@ function LaneLine({ lane, timeline, now }: { lane: Lane; timeline: Timeline; now
   const { language } = useSettings();
   const [open, show] = useState(false);
   const length = lengthOf(lane, now);
-  const doing = lane.state === 'done' ? t('operation.state.done') : lane.step || t(`operation.state.${lane.state}`);
+  const doing =
+    lane.state === 'done'
+      ? t('operation.state.done')
+      : lane.step
+        ? stepWords(t, lane.step)
+        : t(`operation.state.${lane.state}`);
   return (
     <li className={css.lane}>
       <button type="button" className={css.name} aria-expanded={open} onClick={() => show(!open)}>
         <Shape mark={laneMarks[lane.state]} />
-        <strong>{lane.name}</strong>
+        <strong>{stageWords(t, lane.name)}</strong>
         <span className={css.quiet}>{length > 0 ? `${doing} · ${formatDuration(length, language)}` : doing}</span>
       </button>
       <ol className={css.bars}>
@@ -149,16 +155,17 @@ function useBarWords(): (bar: Bar) => string {
     };
     return bar.state === 'waiting'
       ? t('operation.waitBar', values)
-      : t('operation.stepBar', { step: bar.step, ...values });
+      : t('operation.stepBar', { step: stepWords(t, bar.step), ...values });
   };
 }
 
 function BarLine({ bar, timeline }: { bar: Bar; timeline: Timeline }) {
+  const { t } = useTranslation();
   const words = useBarWords()(bar);
   const [from, to] = [place(timeline, bar.start), place(timeline, bar.end)];
   return (
     <li className={`${css.bar} ${css[bar.state]}`} style={{ left: `${from}%`, width: `${to - from}%` }} title={words}>
-      <span aria-hidden="true">{bar.step}</span>
+      <span aria-hidden="true">{stepWords(t, bar.step)}</span>
       <span className="visually-hidden">{words}</span>
     </li>
   );

@@ -5,6 +5,7 @@ import type { Operation } from '../../gen/ichor/v1alpha1/operation_pb';
 import { actionOf, phaseKey } from '../../lib/operations';
 import { clusterPath, operationPath, refKey } from '../../lib/refs';
 import { operationMark } from '../../lib/state';
+import { stageWords } from '../../parts/code';
 import { kindWords } from '../../parts/kind';
 import { Mark } from '../../parts/Mark';
 import { Progress } from '../../parts/Progress';
@@ -80,7 +81,7 @@ function HowFar({ operation }: { operation: Operation }) {
           {done}/{total}
         </span>
       </span>
-      <span className={css.quiet}>{operation.stage}</span>
+      <span className={css.quiet}>{stageWords(t, operation.stage)}</span>
     </div>
   );
 }
