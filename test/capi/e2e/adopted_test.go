@@ -44,7 +44,7 @@ var _ = Describe("A cluster of Cluster API's providers", Ordered, func() {
 		Expect(condition(ctx, "adopted", talos, "MachinesDiscovered")()).To(HavePrefix("True"))
 	}, SpecTimeout(minute))
 
-	It("is left alone by both sides once it is settled", func(ctx SpecContext) { expectQuiet(ctx, "adopted") }, SpecTimeout(2*minute))
+	It("is left alone by both sides once it is settled", func(ctx SpecContext) { expectQuiet(ctx, "adopted") }, SpecTimeout(4*minute))
 
 	It("is upgraded by the hub, which keeps health checks from the machine in work and from no other", func(ctx SpecContext) {
 		leader := w.Fleet.Cluster("adopted").Leader().Name()

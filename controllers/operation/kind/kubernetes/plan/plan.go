@@ -49,7 +49,7 @@ func (Planner) AtTarget(machine *v1alpha1.TalosMachine, target v1alpha1.Operatio
 
 // Plan implements plan.Planner: everything is checked and pulled before the first change, and the manifests come last.
 func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
-	taken, held := plan.SplitHeld(facts.Approved())
+	taken, held := split(facts.Approved())
 	order := plan.Order(taken, facts.Cluster.Status.EtcdLeader)
 	refused, overridden := refusals(facts, taken)
 	p := plan.Plan{
@@ -57,6 +57,20 @@ func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 		Warnings: warnings(facts, taken), Overridden: overridden,
 	}
 	return p, refused
+}
+
+// split is plan.SplitHeld, but for control planes: a hold keeps an upgrade from starting, and one that is put on later cannot leave a control
+// plane half-way, with an API server of another version than what asks it.
+func split(approved []*v1alpha1.TalosMachine) (taken []*v1alpha1.TalosMachine, held []string) {
+	for _, machine := range approved {
+		if machine.Held() && machine.Spec.Role != v1alpha1.ControlPlaneRole {
+			held = append(held, machine.Name)
+			continue
+		}
+		taken = append(taken, machine)
+	}
+	slices.Sort(held)
+	return taken, held
 }
 
 // stages are the stages for machines in order, the first of which are control planes.

@@ -133,6 +133,18 @@ func TestCaseF9Plan(t *testing.T) {
 	g.Expect(Planner{}.Narrow(v1alpha1.OperationTarget{TalosVersion: "v1.14.1", KubernetesVersion: "v1.36.1"})).To(Equal(v1alpha1.OperationTarget{KubernetesVersion: "v1.36.1"}))
 }
 
+// A hold that comes while the components go on must not leave a control plane out of the rest: its scheduler would stay behind, and what is
+// applied in the end would be that of two versions.
+func TestHoldLeavesNoControlPlaneHalfWay(t *testing.T) {
+	g := NewWithT(t)
+	p, refusals := Planner{}.Plan(facts(on("cp-3", hold)))
+	g.Expect(refusals).To(HaveLen(1), "nor does it begin so")
+	g.Expect(p.Held).To(BeEmpty())
+	for _, stage := range p.Stages[1:7] {
+		g.Expect(stage.Machines).To(ContainElement("cp-3"), stage.Name)
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	const synced = "the bootstrap manifests of Talos are applied last; what Helm, Flux or Argo CD keep is left alone. The first stage says what would change"
 	const drained = "kubelets get another minor version: each Node is drained first, control planes one at a time, then at most 1 workers at once"
