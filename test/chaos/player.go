@@ -76,7 +76,7 @@ func until(ctx context.Context, at time.Time) bool {
 
 func (p *player) do(ctx context.Context, m Move) (did string, err error) {
 	return map[Action]func(context.Context, Move) (string, error){
-		Upgrade: p.upgrade, Reboot: p.reboot, Retry: p.retry, Delete: p.remove, Limit: p.limit, Pause: p.pause, Resume: p.resume,
+		Upgrade: p.upgrade, Reboot: p.act, Kubernetes: p.kubernetes, RollOut: p.rollOut, RestartKubelet: p.act, Defragment: p.act, Retry: p.retry, Delete: p.remove, Limit: p.limit, Pause: p.pause, Resume: p.resume,
 		PauseCluster: p.pauseCluster, UnpauseCluster: p.pauseCluster, Hold: p.hold, Unhold: p.hold,
 		Inject: p.inject, Clear: p.clear, PowerOff: p.power, PowerOn: p.power,
 	}[m.Do](ctx, m)
@@ -86,28 +86,59 @@ func (p *player) upgrade(ctx context.Context, m Move) (string, error) {
 	if err := p.declare(ctx, m.Version); err != nil {
 		return "", err
 	}
-	spec := v1alpha1.TalosOperationSpec{Kind: v1alpha1.TalosKind}
+	return p.order(ctx, most(m, v1alpha1.TalosOperationSpec{Kind: v1alpha1.TalosKind}))
+}
+
+func (p *player) kubernetes(ctx context.Context, m Move) (string, error) {
+	err := p.ask(ctx, func(spec *v1alpha1.TalosClusterSpec) { spec.KubernetesVersion = m.Version })
+	if err != nil {
+		return "", err
+	}
+	return p.order(ctx, most(m, v1alpha1.TalosOperationSpec{Kind: v1alpha1.KubernetesKind}))
+}
+
+func (p *player) rollOut(ctx context.Context, m Move) (string, error) {
+	err := p.ask(ctx, func(spec *v1alpha1.TalosClusterSpec) {
+		spec.MachineConfig = &v1alpha1.MachineConfigSpec{Patches: []v1alpha1.MachineConfigPatch{{Name: "chaos", Patch: m.Version}}}
+	})
+	if err != nil {
+		return "", err
+	}
+	return p.order(ctx, most(m, v1alpha1.TalosOperationSpec{Kind: v1alpha1.ConfigKind}))
+}
+
+// most is an order with the maxUnavailable of a move.
+func most(m Move, spec v1alpha1.TalosOperationSpec) v1alpha1.TalosOperationSpec {
 	if m.Most > 0 {
 		spec.MaxUnavailable = ptr.To(intstr.FromInt(m.Most))
 	}
-	return p.order(ctx, spec)
+	return spec
 }
 
 // declare writes what the next upgrades bring the cluster to, whatever goes on there.
 func (p *player) declare(ctx context.Context, version string) error {
+	return p.ask(ctx, func(spec *v1alpha1.TalosClusterSpec) { spec.TalosVersion = version })
+}
+
+// ask changes what the spec of the cluster asks for.
+func (p *player) ask(ctx context.Context, change func(*v1alpha1.TalosClusterSpec)) error {
 	cluster := &v1alpha1.TalosCluster{}
 	if err := p.harness.Client.Get(ctx, client.ObjectKey{Namespace: harness.Namespace, Name: p.cluster}, cluster); err != nil {
 		return err
 	}
 	before := cluster.DeepCopy()
-	cluster.Spec.TalosVersion = version
+	change(&cluster.Spec)
 	return p.harness.Client.Patch(ctx, cluster, client.MergeFrom(before))
 }
 
-func (p *player) reboot(ctx context.Context, m Move) (string, error) {
-	return p.order(ctx, v1alpha1.TalosOperationSpec{
-		Kind: v1alpha1.NodeKind, Node: &v1alpha1.NodeParameters{Machine: p.machine(m.Node), Action: v1alpha1.RebootAction},
-	})
+// act orders an action of kind node.
+func (p *player) act(ctx context.Context, m Move) (string, error) {
+	node := map[Action]v1alpha1.NodeParameters{
+		Reboot:         {Machine: p.machine(m.Node), Action: v1alpha1.RebootAction},
+		RestartKubelet: {Machine: p.machine(m.Node), Action: v1alpha1.RestartServiceAction, Service: "kubelet"},
+		Defragment:     {Action: v1alpha1.EtcdDefragAction},
+	}[m.Do]
+	return p.order(ctx, v1alpha1.TalosOperationSpec{Kind: v1alpha1.NodeKind, Node: &node})
 }
 
 // machine is the name of a node's TalosMachine.

@@ -108,12 +108,23 @@ func (r *run) nudge(ctx context.Context, asked map[types.UID]int) (busy []string
 	return busy, nil
 }
 
-// overtaken says whether an upgrade has failed that can never be completed, since a machine runs a newer version by now: it was paused, or
-// waited, while a later one ran. A person deletes it.
+// overtaken says whether an operation has failed that can never be completed, since a later one went further, or something else is asked for
+// by now: it was paused, or waited, meanwhile. A person deletes it.
 func (r *run) overtaken(op *v1alpha1.TalosOperation) bool {
-	if op.Completed() || !failed(op) || op.Status.Target == nil || op.Spec.Kind != v1alpha1.TalosKind || !op.DeletionTimestamp.IsZero() {
+	if op.Completed() || !failed(op) || op.Status.Target == nil || !op.DeletionTimestamp.IsZero() {
 		return false
 	}
+	switch op.Spec.Kind { //nolint:exhaustive // The others have no target.
+	case v1alpha1.KubernetesKind, v1alpha1.ConfigKind:
+		return meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.TargetSupersededCondition)
+	case v1alpha1.TalosKind:
+		return r.runsNewer(op)
+	}
+	return false
+}
+
+// runsNewer says whether a machine runs a newer Talos than an operation brings it to.
+func (r *run) runsNewer(op *v1alpha1.TalosOperation) bool {
 	target, err := semver.ParseTolerant(op.Status.Target.TalosVersion)
 	return err == nil && slices.ContainsFunc(r.harness.Fleet.Cluster(op.Spec.ClusterName).Nodes(), func(n *sim.Node) bool {
 		running, err := semver.ParseTolerant(n.State().Running.Version)

@@ -20,6 +20,10 @@ type Action string
 const (
 	Upgrade        Action = "upgrade"
 	Reboot         Action = "reboot"
+	Kubernetes     Action = "kubernetes"
+	RollOut        Action = "roll-out"
+	RestartKubelet Action = "restart-kubelet"
+	Defragment     Action = "defragment"
 	Retry          Action = "retry"
 	Delete         Action = "delete"
 	Limit          Action = "limit"
@@ -43,7 +47,7 @@ type Move struct {
 	Do Action
 	// Node is the machine that is concerned, for those that concern one.
 	Node string
-	// Version is where Upgrade goes.
+	// Version is where Upgrade and Kubernetes go, and what RollOut writes into the machine configs.
 	Version string
 	// Most is maxUnavailable of Upgrade and Limit; zero is none.
 	Most int
@@ -58,13 +62,13 @@ type Move struct {
 func (m Move) String() string {
 	parts := []string{fmt.Sprintf("%7.3fs %s", m.At.Seconds(), m.Do)}
 	switch m.Do { //nolint:exhaustive // The others have no parameters.
-	case Upgrade:
+	case Upgrade, Kubernetes, RollOut:
 		parts = append(parts, m.Version, fmt.Sprintf("maxUnavailable=%d", m.Most))
 	case Limit:
 		parts = append(parts, fmt.Sprintf("pick=%d maxUnavailable=%d", m.Pick, m.Most))
 	case Retry, Delete, Pause:
 		parts = append(parts, fmt.Sprintf("pick=%d", m.Pick))
-	case Reboot, Hold, Unhold, PowerOff, PowerOn:
+	case Reboot, RestartKubelet, Hold, Unhold, PowerOff, PowerOn:
 		parts = append(parts, m.Node)
 	case Inject:
 		parts = append(parts, fmt.Sprintf("#%d %s node=%s times=%d %v", m.Number, m.Fault.Name, m.Fault.Node, m.Fault.Times, m.Fault.Params))
@@ -108,6 +112,8 @@ type writer struct {
 	rung   int
 	faults int
 	moves  []Move
+
+	rollOuts, patches int // How many were ordered, so that each differs from the one before.
 }
 
 // Script decides what happens to a cluster. It depends on nothing but its arguments; a shorter script is the beginning of a longer one.
@@ -165,12 +171,36 @@ func (w *writer) order(at time.Duration) {
 		count += 1 + w.random.IntN(2)
 	}
 	for range count {
-		if w.random.IntN(5) < 3 {
-			w.add(Move{At: at, Do: Upgrade, Version: w.version(), Most: w.random.IntN(mostUnavailable + 1)})
-		} else {
-			w.add(Move{At: at, Do: Reboot, Node: w.node()})
-		}
+		choose(w.random, orders, func(e entry) int { return e.weight }).write(w, at)
 	}
+}
+
+// orders are the operations that are ordered. Those that somebody has to power machines on for, or that wipe them, are none of them.
+var orders = []entry{
+	{8, func(w *writer, at time.Duration) {
+		w.add(Move{At: at, Do: Upgrade, Version: w.version(), Most: w.random.IntN(mostUnavailable + 1)})
+	}},
+	{5, func(w *writer, at time.Duration) { w.add(Move{At: at, Do: Reboot, Node: w.node()}) }},
+	{3, (*writer).rollOut},
+	{3, (*writer).kubernetes},
+	{2, func(w *writer, at time.Duration) { w.add(Move{At: at, Do: RestartKubelet, Node: w.node()}) }},
+	{1, func(w *writer, at time.Duration) { w.add(Move{At: at, Do: Defragment}) }},
+}
+
+// rollOut brings a change that needs a reboot, or one that does not.
+func (w *writer) rollOut(at time.Duration) {
+	w.rollOuts++
+	patch := fmt.Sprintf("machine: {sysctls: {kernel.chaos: \"%d\"}}", w.rollOuts)
+	if w.random.IntN(2) == 0 {
+		patch = fmt.Sprintf("machine: {env: {CHAOS: \"%d\"}}", w.rollOuts)
+	}
+	w.add(Move{At: at, Do: RollOut, Version: patch, Most: w.random.IntN(mostUnavailable + 1)})
+}
+
+// kubernetes goes on by patch levels, as far as the oldest Talos of a cluster supports it.
+func (w *writer) kubernetes(at time.Duration) {
+	w.patches++
+	w.add(Move{At: at, Do: Kubernetes, Version: fmt.Sprintf("v1.35.%d", 2+w.patches), Most: w.random.IntN(mostUnavailable + 1)})
 }
 
 // version is mostly the next one, sometimes the same or one further, and sometimes an older one, which is refused.

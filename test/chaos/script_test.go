@@ -42,8 +42,8 @@ func TestScriptsLeaveNothingOut(t *testing.T) {
 		faults[move.Fault.Name]++
 	}
 	for _, action := range []chaos.Action{
-		chaos.Upgrade, chaos.Reboot, chaos.Retry, chaos.Delete, chaos.Limit, chaos.Pause, chaos.Resume, chaos.PauseCluster, chaos.UnpauseCluster,
-		chaos.Hold, chaos.Unhold, chaos.Inject, chaos.Clear, chaos.PowerOff, chaos.PowerOn,
+		chaos.Upgrade, chaos.Kubernetes, chaos.RollOut, chaos.Reboot, chaos.RestartKubelet, chaos.Defragment, chaos.Retry, chaos.Delete,
+		chaos.Limit, chaos.Pause, chaos.Resume, chaos.PauseCluster, chaos.UnpauseCluster, chaos.Hold, chaos.Unhold, chaos.Inject, chaos.Clear, chaos.PowerOff, chaos.PowerOn,
 	} {
 		g.Expect(done[action]).To(BeNumerically(">", 0), "%s", action)
 	}
