@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -60,7 +61,10 @@ func (w *world) expectKubernetes(cluster *sim.Cluster, version string) {
 func (w *world) talosctl(ctx context.Context, cluster *sim.Cluster, args ...string) string {
 	GinkgoHelper()
 	binary, err := framework.Binary("talosctl")
-	if err != nil {
+	switch {
+	case err != nil && os.Getenv(framework.RequireVariable) == "1":
+		Fail(err.Error())
+	case err != nil:
 		Skip(fmt.Sprintf("without talosctl: %v", err))
 	}
 	config := filepath.Join(w.FleetDir(), cluster.Name(), "talosconfig")
