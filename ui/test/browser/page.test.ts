@@ -145,6 +145,7 @@ describe('the page', () => {
     await page.keyboard.press('Enter');
     await page.getByText('Order of the machines').waitFor();
     await tabTo('Start');
+    hub.orders.stepLength = 60_000; // Who types is slower than the fake: it must not be over before it is paused.
     await page.keyboard.press('Enter');
     await page.waitForURL(/\/operations\/platform\/talos-alpha-/);
     for (const name of ['Pause', 'Resume']) {
@@ -155,6 +156,7 @@ describe('the page', () => {
       await tabTo(name);
       await page.keyboard.press('Enter');
       await page.getByRole('dialog').waitFor({ state: 'detached' });
+      hub.orders.stepLength = 60;
     }
     await page.getByText('5 of 5 machines').waitFor();
     await tabTo('alpha-cp-1completed · 0 sec');

@@ -6,12 +6,10 @@ import { Attention } from '../../src/gen/ichor/v1alpha1/types_pb';
 import { refKey } from '../../src/lib/refs';
 import { kindNames } from '../../src/lib/rights';
 import type { FakePlan } from './plans';
+import type { Orders } from './service';
 import type { World } from './world';
 
 const steps = ['Pulling', 'Installing', 'Draining', 'Rebooting', 'Verifying', 'Uncordoning'];
-
-/** A step of the fake takes this long. */
-const stepLength = 60;
 
 /** failing is the machine on which the fake fails a step, once. */
 export const failing = { machine: '', step: 'Installing' };
@@ -20,8 +18,12 @@ export const failing = { machine: '', step: 'Installing' };
 export class Runner {
   private count = 0;
   private readonly plans = new Map<string, string[]>();
+  private readonly timers = new Map<string, NodeJS.Timeout>();
 
-  constructor(private readonly world: World) {}
+  constructor(
+    private readonly world: World,
+    private readonly orders: Pick<Orders, 'stepLength'>,
+  ) {}
 
   start(order: OperationOrder | undefined, plan: FakePlan, user: string): Operation {
     const { namespace = '', name = '' } = order?.cluster ?? {};
@@ -81,7 +83,9 @@ export class Runner {
   }
 
   private later(key: string): void {
-    setTimeout(() => this.world.operations.has(key) && this.step(key), stepLength);
+    clearTimeout(this.timers.get(key));
+    const next = () => this.world.operations.has(key) && this.step(key);
+    this.timers.set(key, setTimeout(next, this.orders.stepLength));
   }
 
   /** step takes one step of one machine. */

@@ -34,7 +34,14 @@ export interface FakeHub {
 
 /** serveWorld starts a fake hub on a free port of the loopback. */
 export async function serveWorld(world: World): Promise<FakeHub> {
-  const orders: Orders = { heartbeat: 2_000, confirmName: false, kinds: everyKind, starts: everyStart, sent: 0 };
+  const orders: Orders = {
+    heartbeat: 2_000,
+    stepLength: 60,
+    confirmName: false,
+    kinds: everyKind,
+    starts: everyStart,
+    sent: 0,
+  };
   const router = createConnectRouter({ grpc: false, grpcWeb: false });
   routes(router, world, orders);
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]));

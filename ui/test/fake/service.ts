@@ -20,6 +20,8 @@ import type { Entry, World } from './world';
 export interface Orders {
   /** heartbeat is how often watches say something when nothing changes. */
   heartbeat: number;
+  /** stepLength is how long a step of an operation takes, in milliseconds. It is read when the step begins. */
+  stepLength: number;
   /** confirmName asks for the name to be typed. */
   confirmName: boolean;
   /** kinds are those that the hub knows, and starts what may be started. */
@@ -85,7 +87,7 @@ function named(filter: { names: Reference[] } | undefined, key: string): boolean
 
 /** routes serves a world as a hub would. */
 export function routes(router: ConnectRouter, world: World, orders: Orders): void {
-  const runner = new Runner(world);
+  const runner = new Runner(world, orders);
   router.service(HubService, {
     getHub: () => ({
       version: 'v0.0.0-fake',
