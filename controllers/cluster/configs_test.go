@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"google.golang.org/grpc/codes"
@@ -14,12 +15,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/machineconfig"
 	"ichor.maesh.dev/hub/controllers/machineconfig/bases"
+	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/providers/credentials"
+	kubefake "ichor.maesh.dev/hub/providers/kube/fake"
 	"ichor.maesh.dev/hub/providers/talos"
 	talosfake "ichor.maesh.dev/hub/providers/talos/fake"
 )
@@ -179,4 +185,44 @@ func TestConfigsInSync(t *testing.T) {
 			g.Expect(condition).To(And(HaveField("Status", row.status), HaveField("Reason", row.reason), HaveField("Message", ContainSubstring(row.says))))
 		})
 	}
+}
+
+// writing is a reader during whose reads somebody writes.
+type writing struct {
+	client.Reader
+	write func()
+}
+
+func (w writing) Get(ctx context.Context, key client.ObjectKey, object client.Object, o ...client.GetOption) error {
+	w.write()
+	return w.Reader.Get(ctx, key, object, o...)
+}
+
+// The answer to a write is read into the object that was written. A probe that is under way meanwhile must not see it half read: the list of
+// patches is empty for a moment, and what was compared then was remembered as the answer to the patches of before.
+func TestProbesKeepToWhatTheyWereAskedFor(t *testing.T) {
+	g := NewWithT(t)
+	r, facts, fake := configWorld(t)
+	g.Expect(lookAt(t, r, facts, fake)).To(BeNil(), "the base is stored")
+	for _, secret := range secrets(t, "os:admin") {
+		g.Expect(r.Client.Create(t.Context(), secret)).To(Succeed())
+	}
+	patch(facts, "machine:\n  env:\n    A: b\n")
+	hash := facts.Cluster.MachineConfigHash()
+	ended := make(chan struct{}, 8)
+	r.observer = observe.New(t.Context(), clock.RealClock{}, observe.Options{Interval: time.Hour, Timeout: 10 * time.Second, AtOnce: 1},
+		func(types.NamespacedName) { ended <- struct{}{} })
+	r.prober = prober{
+		credentials: &credentials.Store{Reader: r.Client}, talos: fake, kube: kubefake.New(), clock: r.Clock, lookup: endpoints("").lookup,
+		configs: &bases.Comparer{Store: &bases.Store{Client: r.Client, Live: writing{r.Client, func() {
+			facts.Cluster.Spec.MachineConfig.Patches[0] = v1alpha1.MachineConfigPatch{}
+		}}}},
+	}
+	r.look(*facts, false)
+	g.Eventually(ended).Should(Receive())
+	seen, _ := r.look(*facts, false)
+	look := seen.machines["10.0.1.1"].config
+	g.Expect(look).NotTo(BeNil(), "%+v", seen)
+	g.Expect(look.specHash).To(Equal(hash))
+	g.Expect(look.compared).To(And(HaveField("Effect", v1alpha1.ConfigEffectReboot), HaveField("Diff", ContainSubstring("A: (secret)"))))
 }

@@ -240,8 +240,9 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 // look returns the last probe of a target, and keeps probing. Work on a target is a reason to look closely.
 func (r *Reconciler) look(facts targets.Facts, work bool) (probe, bool) {
 	key := observe.Key{Object: client.ObjectKeyFromObject(facts.Cluster)}
+	asked := facts.DeepCopy() // What is written while it is under way is not what it was asked for.
 	seen, fresh := r.observer.Want(key, func(ctx context.Context) any {
-		return r.prober.probe(ctx, facts)
+		return r.prober.probe(ctx, asked)
 	})
 	r.observer.Closely(key, work)
 	observed, _ := seen.(probe)

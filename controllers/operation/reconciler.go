@@ -298,9 +298,11 @@ func (r *Reconciler) persist(ctx context.Context, read *v1alpha1.TalosOperation,
 		return fmt.Errorf("guarding machines of TalosOperation %s: %v", s.key, err) //nolint:errorlint // A race for a Machine is tried again.
 	}
 	if !apiequality.Semantic.DeepEqual(read.Status, s.op.Status) {
-		if err := r.Client.Status().Update(ctx, s.op); err != nil {
+		written := s.op.DeepCopy() // Looks and calls under way have parts of the other one, and the answer is read into this one.
+		if err := r.Client.Status().Update(ctx, written); err != nil {
 			return fmt.Errorf("writing status of TalosOperation %s: %w", s.key, err)
 		}
+		s.op = written
 		r.remember(s.key).written = s.op.DeepCopy()
 		measure(read, s.op)
 		s.tell(read)

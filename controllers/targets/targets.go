@@ -63,6 +63,25 @@ func Load(ctx context.Context, reader client.Reader, key client.ObjectKey) (Fact
 	return facts, nil
 }
 
+// DeepCopy returns facts for who goes on with them while somebody else writes the objects: the answer to a write is read into the object that
+// was written, field by field.
+func (f Facts) DeepCopy() Facts {
+	f.Cluster, f.CAPICluster = f.Cluster.DeepCopy(), f.CAPICluster.DeepCopy()
+	f.Machines, f.Members = copies[v1alpha1.TalosMachine](f.Machines), copies[clusterv1.Machine](f.Members)
+	return f
+}
+
+func copies[T any, P interface {
+	*T
+	DeepCopy() *T
+}](of []T) []T {
+	made := make([]T, len(of))
+	for i := range of {
+		made[i] = *P(&of[i]).DeepCopy()
+	}
+	return made
+}
+
 // Member is the Machine that a machine is, among the Members; nil if it is none of them.
 func (f Facts) Member(machine *v1alpha1.TalosMachine) *clusterv1.Machine {
 	for i := range f.Members {
