@@ -184,7 +184,7 @@ func (r *Reconciler) deleted(ctx context.Context, s *scope) (gone bool, err erro
 		return client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err) // The cache is behind: it is gone, and has nothing to take.
 	}
 	switch {
-	case s.op.Annotations[v1alpha1.DeleteForMoveAnnotation] != "": // It goes on elsewhere, and so does what it holds.
+	case s.moves(): // It goes on elsewhere, and so does what it holds.
 	case s.forced():
 		s.event(v1alpha1.ForceDeletedEvent, "Delete", "deleted by force, and its machines are left as they are: %s", s.unfinishedWork())
 	case s.Cluster != nil && s.executor == nil && s.unfinished():

@@ -49,7 +49,7 @@ func (s *scope) settlePower(annotations map[string]string, now time.Time) {
 		return
 	}
 	power, ours := v1alpha1.ClusterPower(annotations[v1alpha1.PowerAnnotation]), annotations[v1alpha1.BlockMoveAnnotation] == shieldOf(s.op)
-	deleted := !s.op.DeletionTimestamp.IsZero() && s.op.Annotations[v1alpha1.DeleteForMoveAnnotation] == ""
+	deleted := !s.op.DeletionTimestamp.IsZero() && !s.moves()
 	switch {
 	case power == v1alpha1.ClusterStarting && ours && s.traits.Power == plan.PowerOn:
 		annotations[v1alpha1.PowerAnnotation] = string(v1alpha1.ClusterIsStopped)

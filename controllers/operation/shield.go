@@ -68,6 +68,12 @@ func (s *scope) pastUnsafeStage() bool {
 	return s.op.Completed() || s.forced() || (s.op.Status.Stage != "" && !s.inUnsafeStage())
 }
 
+// moves says whether "clusterctl move" deletes the operation here because it goes on elsewhere. The value of the annotation is empty.
+func (s *scope) moves() bool {
+	_, moves := s.op.Annotations[v1alpha1.DeleteForMoveAnnotation]
+	return moves
+}
+
 // forced says whether somebody asked for the operation to go whatever its machines are in.
 func (s *scope) forced() bool {
 	return !s.op.DeletionTimestamp.IsZero() && s.op.Annotations[v1alpha1.ForceDeleteAnnotation] == v1alpha1.ForceDeleteRequested

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -350,6 +351,28 @@ var _ = Describe("A cluster that is stopped", func() {
 		once := f.create(ctx, "start2", start())
 		Eventually(now(ctx, once)).Should(beCompleted())
 		Eventually(f.power(ctx)).Should(BeEmpty())
+	})
+
+	It("keeps its cordons when the operation is moved half-way to another management cluster", func(ctx SpecContext) {
+		f := newPowerFleet(ctx, 3, 2)
+		hang := f.talos.HangAfter("Shutdown", f.addresses["cp2"])
+		f.startHub()
+		op := f.create(ctx, "stop", stop("None"))
+		Eventually(hang.Reached).Should(BeClosed())
+		pauseCluster(ctx, f, true)
+		hang.Release()
+		Eventually(now(ctx, op)).Should(haveCondition("LockHeld", metav1.ConditionFalse, "Released", BeEmpty()))
+		told, cordoned := f.calls(), f.cordoned()
+		Expect(cordoned).NotTo(BeEmpty())
+
+		By("clusterctl putting its annotation in the place of all others, and deleting")
+		replace := fmt.Sprintf(`[{"op": "add", "path": "/metadata/annotations", "value": {%q: ""}}]`, v1alpha1.DeleteForMoveAnnotation)
+		Expect(admin.Patch(ctx, op, client.RawPatch(types.JSONPatchType, []byte(replace)))).To(Succeed())
+		Expect(admin.Delete(ctx, op)).To(Succeed())
+		Eventually(isGone(ctx, op)).Should(BeTrue())
+		Expect(f.cordoned()).To(Equal(cordoned))
+		Expect(f.calls()).To(Equal(told))
+		Expect(f.power(ctx)()).To(HavePrefix("Stopping "))
 	})
 
 	It("is as it was when the operation is deleted before any machine was told", func(ctx SpecContext) {
