@@ -37,6 +37,9 @@ const (
 	// deadline is that of every step: enough for a busy machine, and short enough to wait for.
 	deadline = 12 * time.Second
 
+	// rebootDeadline leaves time for a look that began before the machine went down and lasts as long as a look may, and for another one after it.
+	rebootDeadline = 20 * time.Second
+
 	// drainDeadline leaves time to say what a drain waits for.
 	drainDeadline = 16 * time.Second
 
@@ -63,7 +66,7 @@ func run(m *testing.M) int {
 	var err error
 	hub, err = harness.Start(ctx, harness.Options{Probes: probes, Deadlines: map[v1alpha1.OperationStep]time.Duration{
 		v1alpha1.PullingStep: deadline, v1alpha1.InstallingStep: deadline, v1alpha1.ForfeitingStep: deadline, v1alpha1.DrainingStep: drainDeadline,
-		v1alpha1.RebootingStep: deadline, v1alpha1.VerifyingStep: deadline, v1alpha1.UncordoningStep: deadline,
+		v1alpha1.RebootingStep: rebootDeadline, v1alpha1.VerifyingStep: deadline, v1alpha1.UncordoningStep: deadline,
 	}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
