@@ -3,6 +3,7 @@
 package operation_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/format"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -164,7 +166,7 @@ var _ = Describe("A plan", func() {
 			op := f.create(ctx, "planned", start.Spec)
 			for i, stage := range start.Plan.Stages {
 				if stops[stage.Name] != nil {
-					f.runsInGroups(stops[stage.Name], groups[i])
+					f.runsInGroups(ctx, op, stops[stage.Name], groups[i])
 				}
 			}
 			Eventually(now(ctx, op), time.Minute).Should(And(beCompleted(), HaveField("Status.Held", start.Plan.Held)))
@@ -194,11 +196,14 @@ func (f *fleet) stopAll(start *service.Start, calls map[string]string) map[strin
 }
 
 // runsInGroups sees every machine of a group come to its first call before the first of the next does, and then lets the group go.
-func (f *fleet) runsInGroups(stops map[string]*script.Stop, groups [][]string) {
+func (f *fleet) runsInGroups(ctx SpecContext, op *v1alpha1.TalosOperation, stops map[string]*script.Stop, groups [][]string) {
 	GinkgoHelper()
 	for i, group := range groups {
 		for _, machine := range group {
-			Eventually(stops[machine].Reached, time.Minute).Should(BeClosed(), "%s is in group %d", machine, i)
+			Eventually(stops[machine].Reached, time.Minute).Should(BeClosed(), func() string {
+				op, _ := now(ctx, op)()
+				return fmt.Sprintf("%s is in group %d:\n%s", machine, i, format.Object(op.Status.Machines, 1))
+			})
 		}
 		later := slices.Concat(groups[i+1:]...)
 		Consistently(func() []string {

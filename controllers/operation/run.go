@@ -58,17 +58,21 @@ func (r *Reconciler) runStage(s *scope, stage plan.Stage) {
 	}
 }
 
-// beginParallel begins with as many units as may go at once. It begins with none before it has looked at all, so that one write
-// claims many; those that do not answer are passed over.
+// beginParallel begins with as many units as may go at once, in the order of the plan. It begins with none before it has looked at all, so
+// that one write claims many, and waits for a look at who answered the last time; those that do not answer are passed over.
 func (r *Reconciler) beginParallel(s *scope, stage plan.Stage) {
 	pending := s.pending(stage)
 	if s.op.Status.FailureReason != "" || len(s.inHand(stage)) >= max(stage.Batch.Parallel, 1) {
 		return
 	}
-	if !r.lookedAt(s, stage, pending) {
+	all, expected := r.lookedAt(s, stage, pending)
+	if !all {
 		return
 	}
 	for _, name := range pending {
+		if expected[name] {
+			return // Who comes behind it does not overtake it.
+		}
 		r.step(s, stage, s.candidate(name, stage), s.executor.Next)
 		if len(s.inHand(stage)) >= max(stage.Batch.Parallel, 1) {
 			return
@@ -76,16 +80,18 @@ func (r *Reconciler) beginParallel(s *scope, stage plan.Stage) {
 	}
 }
 
-// lookedAt says whether each of the machines has been looked at once, however long ago, and keeps an eye on all of them.
-func (r *Reconciler) lookedAt(s *scope, stage plan.Stage, names []string) bool {
-	all := true
+// lookedAt says whether each of the machines has been looked at once, however long ago, and which of those that answered then are expected
+// to answer the look that is under way. It keeps an eye on all of them.
+func (r *Reconciler) lookedAt(s *scope, stage plan.Stage, names []string) (all bool, expected map[string]bool) {
+	all, expected = true, map[string]bool{}
 	for _, name := range names {
 		if machine := s.Machine(name); machine != nil {
-			_, seen, _ := r.look(s, kind.Unit{Status: s.candidate(name, stage), Machine: machine})
+			last, seen, fresh := r.look(s, kind.Unit{Status: s.candidate(name, stage), Machine: machine})
 			all = all && seen
+			expected[name] = !fresh && last.TalosTrouble == ""
 		}
 	}
-	return all
+	return all, expected
 }
 
 // beginTiered begins with one unit after the other, as long as the order and the gates let it.

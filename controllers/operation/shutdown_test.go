@@ -233,6 +233,38 @@ var _ = Describe("A cluster that is stopped", func() {
 		Expect(two.calls("Shutdown")).To(Equal([]string{"Shutdown w1", "Shutdown w2", "Shutdown cp2", "Shutdown cp1"}))
 	})
 
+	It("keeps to the order of its batches although a look at a worker takes longer than one at the next", func(ctx SpecContext) {
+		f := newPowerFleet(ctx, 1, 4)
+		shutdowns := map[string]*script.Stop{}
+		for _, worker := range []string{"w1", "w2", "w3", "w4"} {
+			shutdowns[worker] = f.talos.HangBefore("Shutdown", f.addresses[worker])
+		}
+		f.startHub()
+		spec := stop("None")
+		spec.MaxUnavailable = ptr.To(intstr.FromInt32(2))
+		op := f.create(ctx, "stop", spec)
+		Eventually(shutdowns["w1"].Reached).Should(BeClosed())
+		Eventually(shutdowns["w2"].Reached).Should(BeClosed())
+
+		first := f.talos.HangBefore("Machine", f.addresses["w4"])
+		shutdowns["w1"].Release()
+		Eventually(first.Reached).Should(BeClosed(), "a place is free: those who may have it are looked at")
+		Eventually(now(ctx, op)).Should(WithTransform(func(o *v1alpha1.TalosOperation) v1alpha1.UnitPhase { return o.Machine("c-w1").Phase }, Equal(v1alpha1.UnitCompleted)))
+		again := f.talos.HangBefore("Machine", f.addresses["w3"])
+		Eventually(again.Reached).Should(BeClosed())
+		shutdowns["w2"].Release()
+		Eventually(now(ctx, op)).Should(WithTransform(func(o *v1alpha1.TalosOperation) v1alpha1.UnitPhase { return o.Machine("c-w2").Phase }, Equal(v1alpha1.UnitCompleted)),
+			"what was seen of the others before counts no more")
+		first.Release()
+		Consistently(shutdowns["w4"].Reached, 300*time.Millisecond).ShouldNot(BeClosed())
+		again.Release()
+		for _, worker := range []string{"w3", "w4"} {
+			Eventually(shutdowns[worker].Reached).Should(BeClosed())
+			shutdowns[worker].Release()
+		}
+		Eventually(now(ctx, op)).Should(beCompleted())
+	})
+
 	It("is not begun with while etcd is sick, and is refused what nobody has the means for", func(ctx SpecContext) {
 		f := newPowerFleet(ctx, 3, 0)
 		f.talos.Change(f.addresses["cp2"], func(_ *talos.Machine, etcd *talos.Etcd) { etcd.Alarms = []string{"NOSPACE"} })

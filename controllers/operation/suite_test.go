@@ -257,7 +257,7 @@ func (f *fleet) startHub() *hub {
 		Locks:  &lock.Locks{Client: mgr.GetClient(), Reader: &f.lease, Epoch: uuid.NewString(), Clock: clock.RealClock{}},
 		Viewer: gate.Viewer{Talos: f.talos, Kube: f.kube}, Kube: f.kube,
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Fenced: h.fence(),
-		Looks: observe.Options{Interval: 20 * time.Millisecond, Timeout: time.Second, AtOnce: 16},
+		Looks: observe.Options{Interval: 20 * time.Millisecond, Timeout: time.Minute, AtOnce: 16},
 	})
 	Expect(reconciler.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)})).To(Succeed())
 	go func() { h.done <- mgr.Start(ctx) }()

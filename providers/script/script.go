@@ -84,6 +84,14 @@ func (s *Script) Run(ctx context.Context, call, subject string, effect func() er
 	return s.pause(ctx, stop{call: call, subject: subject, after: true})
 }
 
+// Look plays a call that changes nothing: it fails or hangs as ordered, and gets into no minutes.
+func (s *Script) Look(ctx context.Context, call, subject string) error {
+	if err := s.pause(ctx, stop{call: call, subject: subject}); err != nil {
+		return err
+	}
+	return s.failure(call + " " + subject)
+}
+
 func (s *Script) pause(ctx context.Context, at stop) error {
 	s.mu.Lock()
 	here := s.stops[at]

@@ -146,7 +146,10 @@ func (c *client) find(address string) (*machine, error) {
 	return m, nil
 }
 
-func (c *client) Machine(_ context.Context, address string) (talos.Machine, error) {
+func (c *client) Machine(ctx context.Context, address string) (talos.Machine, error) {
+	if err := c.Look(ctx, "Machine", address); err != nil {
+		return talos.Machine{}, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m, err := c.find(address)
