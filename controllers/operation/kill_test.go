@@ -139,6 +139,15 @@ func stepOf(machine string, step v1alpha1.OperationStep) OmegaMatcher {
 	}, Equal(step))
 }
 
+func phaseOf(machine string, phase v1alpha1.UnitPhase) OmegaMatcher {
+	return WithTransform(func(o *v1alpha1.TalosOperation) v1alpha1.UnitPhase {
+		if unit := o.Machine(machine); unit != nil {
+			return unit.Phase
+		}
+		return ""
+	}, Equal(phase))
+}
+
 // fleet makes a target on which the unit goes through a step.
 func (v victim) fleet(ctx context.Context, step kind.Step) *fleet {
 	f := newFleet(ctx, cmp.Or(v.controlPlanes, 3), 1)

@@ -366,7 +366,7 @@ var _ = Describe("A failure", func() {
 		})
 		install.Release()
 		Eventually(now(ctx, op)).Should(And(bePaused("OperatorPaused", Not(BeEmpty())),
-			WithTransform(func(o *v1alpha1.TalosOperation) v1alpha1.UnitPhase { return o.Machine("c-w2").Phase }, Equal(v1alpha1.UnitCompleted))))
+			phaseOf("c-w2", v1alpha1.UnitCompleted)))
 		f.talos.ExitWith(f.addresses["w1"], 0)
 		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = nil })
 		Eventually(now(ctx, op)).Should(beCompleted())
@@ -496,7 +496,7 @@ var _ = Describe("A pause", func() {
 		Eventually(now(ctx, op)).Should(And(
 			bePaused("OperatorPaused", Not(BeEmpty())),
 			haveCondition("Progressing", metav1.ConditionFalse, "Paused", BeEmpty()),
-			WithTransform(func(o *v1alpha1.TalosOperation) v1alpha1.UnitPhase { return o.Machine("c-w1").Phase }, Equal(v1alpha1.UnitCompleted)),
+			phaseOf("c-w1", v1alpha1.UnitCompleted),
 		))
 		Expect(f.calls("InstallImage")).NotTo(ContainElement("InstallImage w2"))
 		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = ptr.To(false) })

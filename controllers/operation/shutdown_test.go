@@ -249,11 +249,11 @@ var _ = Describe("A cluster that is stopped", func() {
 		first := f.talos.HangBefore("Machine", f.addresses["w4"])
 		shutdowns["w1"].Release()
 		Eventually(first.Reached).Should(BeClosed(), "a place is free: those who may have it are looked at")
-		Eventually(now(ctx, op)).Should(WithTransform(func(o *v1alpha1.TalosOperation) v1alpha1.UnitPhase { return o.Machine("c-w1").Phase }, Equal(v1alpha1.UnitCompleted)))
+		Eventually(now(ctx, op)).Should(phaseOf("c-w1", v1alpha1.UnitCompleted))
 		again := f.talos.HangBefore("Machine", f.addresses["w3"])
 		Eventually(again.Reached).Should(BeClosed())
 		shutdowns["w2"].Release()
-		Eventually(now(ctx, op)).Should(WithTransform(func(o *v1alpha1.TalosOperation) v1alpha1.UnitPhase { return o.Machine("c-w2").Phase }, Equal(v1alpha1.UnitCompleted)),
+		Eventually(now(ctx, op)).Should(phaseOf("c-w2", v1alpha1.UnitCompleted),
 			"what was seen of the others before counts no more")
 		first.Release()
 		Consistently(shutdowns["w4"].Reached, 300*time.Millisecond).ShouldNot(BeClosed())
@@ -326,12 +326,7 @@ var _ = Describe("A cluster that is stopped", func() {
 		hang := f.talos.HangAfter("Shutdown", f.addresses["w2"])
 		f.startHub()
 		op := f.create(ctx, "stop", stop("None"))
-		Eventually(now(ctx, op)).Should(WithTransform(func(o *v1alpha1.TalosOperation) v1alpha1.UnitPhase {
-			if unit := o.Machine("c-w1"); unit != nil {
-				return unit.Phase
-			}
-			return ""
-		}, Equal(v1alpha1.UnitCompleted)))
+		Eventually(now(ctx, op)).Should(phaseOf("c-w1", v1alpha1.UnitCompleted))
 		Eventually(hang.Reached).Should(BeClosed())
 		f.powerOn("w1")
 		hang.Release()

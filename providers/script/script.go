@@ -71,10 +71,7 @@ func (s *Script) Calls() []string {
 
 // Run plays a call: it fails or hangs as ordered, and otherwise takes effect and gets into the minutes.
 func (s *Script) Run(ctx context.Context, call, subject string, effect func() error) error {
-	if err := s.pause(ctx, stop{call: call, subject: subject}); err != nil {
-		return err
-	}
-	if err := s.failure(call + " " + subject); err != nil {
+	if err := s.Look(ctx, call, subject); err != nil {
 		return err
 	}
 	if err := effect(); err != nil {
