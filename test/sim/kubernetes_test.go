@@ -710,3 +710,24 @@ func TestStagedComponents(t *testing.T) {
 	g.Eventually(func() string { return kubeletVersion(f, "worker-1") }).WithTimeout(patience).Should(Equal(newer))
 	g.Expect(f.events("component")).To(HaveExactElements("worker-1 kubelet " + newer))
 }
+
+// TestPodsComeWithTheMember: a kubelet that was there before its etcd member runs the control plane once that has come.
+func TestPodsComeWithTheMember(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, sim.ClusterSpec{Name: "a", ControlPlanes: 3, TalosVersion: "v1.13.6"})
+	f := kubeFleetOf(t, s, "a")
+	id := order(t, s, 0, fault.EtcdMissing, "cp-2", fault.ParamMode, "silent")
+	reboot(t, s, f.talos, f.Node("cp-2"))
+	names := func() (names []string) {
+		pods, err := f.kube.CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "k8s-app=kube-apiserver"})
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, pod := range pods.Items {
+			names = append(names, pod.Name)
+		}
+		return names
+	}
+	g.Eventually(names).WithTimeout(patience).Should(ConsistOf("kube-apiserver-cp-1", "kube-apiserver-cp-3"))
+	g.Expect(s.Clear(id)).To(BeTrue())
+	g.Eventually(names).WithTimeout(patience).Should(HaveLen(3))
+	g.Eventually(func() bool { return podReady(f.mirror("kube-apiserver", "cp-2")) }).WithTimeout(patience).Should(BeTrue())
+}

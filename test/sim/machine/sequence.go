@@ -307,7 +307,8 @@ func (m *Machine) joinEtcd(s *sequence) bool {
 	return joined
 }
 
-// joinLate brings up the etcd member that was ordered to be missing, when it may run, and if the machine is still up.
+// joinLate brings up the etcd member that was ordered to be missing, when it may run, and if the machine is still up. The pods of the
+// control plane come with it.
 func (m *Machine) joinLate() {
 	m.mu.Lock()
 	life := m.life
@@ -317,7 +318,10 @@ func (m *Machine) joinLate() {
 	}
 	m.mu.Lock()
 	up := life.Err() == nil
-	m.state.EtcdUp = m.state.EtcdUp || up
+	if up {
+		m.state.EtcdUp = true
+		m.runPods(m.env.Timings.StaticPod)
+	}
 	m.mu.Unlock()
 	if up {
 		m.notify()
