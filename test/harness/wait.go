@@ -5,6 +5,7 @@ package harness
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,8 +90,8 @@ func ShowOperation(op *v1alpha1.TalosOperation) string {
 		return "not there"
 	}
 	lines := []string{"phase " + string(op.Status.Phase) + ", stage " + op.Status.Stage + ", failure " + op.Status.FailureReason}
-	for _, u := range op.Status.Machines {
-		line := fmt.Sprintf("machine %s: %s, stage %s, step %s: %s", u.Name, u.Phase, u.Stage, u.Step, u.Message)
+	for _, u := range slices.Concat(op.Status.Machines, op.Status.Units) {
+		line := fmt.Sprintf("%s: %s, stage %s, step %s: %s", u.Name, u.Phase, u.Stage, u.Step, u.Message)
 		if u.Outcome != nil {
 			line += fmt.Sprintf(" (%s %s %s)", u.Outcome.Result, u.Outcome.Class, u.Outcome.Message)
 		}

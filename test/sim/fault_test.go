@@ -304,3 +304,46 @@ func TestClustersComeAndGo(t *testing.T) {
 	g.Expect(again.Node("cp-1").Address()).To(Equal(c.Node("cp-1").Address()), "its addresses were free again")
 	g.Expect(s.Clusters()).To(HaveLen(2))
 }
+
+// Pods run on machines, whatever other Nodes there are or were for a while.
+func TestPodsOfNodesThatGo(t *testing.T) {
+	for name, test := range map[string]struct {
+		name, node string
+		params     []string
+		other      string
+	}{
+		"a Node that is no machine":                {name: fault.ForeignNode, params: []string{fault.ParamName, "foreign"}, other: "foreign"},
+		"a machine under another name for a while": {name: fault.OtherIdentity, node: "worker-2", params: []string{fault.ParamName, "stranger"}, other: "stranger"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := start(t, sim.ClusterSpec{Name: "a", ControlPlanes: 1, Workers: 2})
+			k := kubeClient(t, s.Cluster("a")).CoreV1()
+			web := func() (nodes []string) {
+				pods, err := k.Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+				g.Expect(err).NotTo(HaveOccurred())
+				for i := range pods.Items {
+					if podReady(&pods.Items[i]) {
+						nodes = append(nodes, pods.Items[i].Spec.NodeName)
+					}
+				}
+				return nodes
+			}
+			g.Eventually(web).WithTimeout(patience).Should(HaveLen(4))
+			id := order(t, s, 0, test.name, test.node, test.params...)
+			g.Eventually(func() error {
+				_, err := k.Nodes().Get(t.Context(), test.other, metav1.GetOptions{})
+				return err
+			}).WithTimeout(patience).Should(Succeed())
+			pods, err := k.Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, pod := range pods.Items {
+				err := k.Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+				g.Expect(err == nil || apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+			}
+			g.Eventually(web).WithTimeout(patience).Should(HaveLen(4))
+			g.Expect(s.Clear(id)).To(BeTrue())
+			g.Eventually(web).WithTimeout(patience).Should(And(HaveLen(4), HaveEach(BeElementOf("worker-1", "worker-2"))))
+		})
+	}
+}

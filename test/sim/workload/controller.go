@@ -82,6 +82,7 @@ func (c *Controller) Sync() {
 	for _, m := range c.Machines {
 		c.syncNode(m)
 	}
+	c.syncAbandoned()
 	c.syncStrangers()
 	c.syncManifests()
 	c.syncStaticPods()

@@ -24,9 +24,6 @@ const (
 // leaves its node NotReady, and after a while Unknown.
 func (c *Controller) syncNode(m *machine.Machine) {
 	state, name := m.State(), nodeName(m)
-	if name != m.Name {
-		c.changeNode(m.Name, func(n *corev1.Node) { c.leave(n, n.UID) }) // Nobody reports for the old name any more.
-	}
 	obj, err := c.Store.Get(kubeapi.Nodes, "", name)
 	if err != nil {
 		if state.KubeletReady {
@@ -41,6 +38,30 @@ func (c *Controller) syncNode(m *machine.Machine) {
 		return
 	}
 	c.changeNode(name, func(n *corev1.Node) { c.leave(n, uid) })
+}
+
+// syncAbandoned is the node controller for Nodes of which no kubelet tells any more, such as those of a name that a machine had for a
+// while: they become NotReady, and once that has lasted, or the Node is deleted, their pods go, so that others take their place.
+func (c *Controller) syncAbandoned() {
+	list, _ := c.Store.List(kubeapi.Nodes, "")
+	nodes := map[string]*corev1.Node{}
+	for _, obj := range list {
+		node := obj.(*corev1.Node) //nolint:forcetypeassert // The store holds nodes under Nodes.
+		nodes[node.Name] = node
+		if c.machine(node.Name) == nil && !isForeign(node) {
+			c.changeNode(node.Name, func(n *corev1.Node) { c.leave(n, n.UID) })
+		}
+	}
+	for _, pod := range c.pods() {
+		if name := pod.Spec.NodeName; name != "" && c.machine(name) == nil && silent(nodes[name]) {
+			c.remove(pod)
+		}
+	}
+}
+
+// silent says whether nobody has told of a Node for long, or it is not there.
+func silent(node *corev1.Node) bool {
+	return node == nil || readyCondition(node.DeepCopy()).Status == corev1.ConditionUnknown
 }
 
 func (c *Controller) changeNode(name string, change func(*corev1.Node)) {

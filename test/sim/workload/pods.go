@@ -15,7 +15,8 @@ import (
 	"ichor.maesh.dev/hub/test/sim/kubeapi"
 )
 
-// schedule binds pods without a node to the emptiest node that takes them. Without such a node they stay pending.
+// schedule binds pods without a node to the emptiest node that takes them. Without such a node they stay pending. A Node that is no
+// machine has no kubelet here that would start them.
 func (c *Controller) schedule() {
 	load := map[string]int{}
 	pods := c.pods()
@@ -23,6 +24,7 @@ func (c *Controller) schedule() {
 		load[pod.Spec.NodeName]++
 	}
 	nodes, _ := c.Store.List(kubeapi.Nodes, "")
+	nodes = slices.DeleteFunc(nodes, func(n kubeapi.Object) bool { return c.machine(n.GetName()) == nil })
 	for _, pod := range pods {
 		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 			continue

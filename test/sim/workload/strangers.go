@@ -58,13 +58,15 @@ func (c *Controller) uncordon(name, annotation string) {
 // foreignOS marks the Node that is no Talos machine.
 const foreignOS = "Ubuntu 24.04.3 LTS"
 
+func isForeign(node *corev1.Node) bool { return node.Status.NodeInfo.OSImage == foreignOS }
+
 // syncForeignNode makes and removes the Node that is no Talos machine.
 func (c *Controller) syncForeignNode() {
 	f, wanted := c.Faults.Stands(fault.ForeignNode, fault.Site{Cluster: c.Cluster})
 	nodes, _ := c.Store.List(kubeapi.Nodes, "")
 	for _, obj := range nodes {
 		node := obj.(*corev1.Node) //nolint:forcetypeassert // The store holds nodes under Nodes.
-		if node.Status.NodeInfo.OSImage != foreignOS {
+		if !isForeign(node) {
 			continue
 		}
 		if !wanted {
