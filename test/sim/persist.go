@@ -22,7 +22,7 @@ func objectsFile(dir string) string { return filepath.Join(dir, "objects.jsonl")
 
 // save keeps what a restart with the same directory finds again: the machines' disks and the Kubernetes objects.
 func (c *Cluster) save() error {
-	if c.store == nil || len(c.nodes) == 0 {
+	if len(c.nodes) == 0 || c.memory == nil && c.deep == nil {
 		return nil
 	}
 	machines := map[string]machine.Snapshot{}
@@ -39,7 +39,7 @@ func (c *Cluster) save() error {
 	}
 	var objects bytes.Buffer
 	encoder := json.NewEncoder(&objects)
-	for _, obj := range c.store.Everything() {
+	for _, obj := range c.objects() {
 		if err := encoder.Encode(obj); err != nil {
 			return fmt.Errorf("encode object: %w", err)
 		}
@@ -48,6 +48,14 @@ func (c *Cluster) save() error {
 		os.WriteFile(machinesFile(c.dir), data, 0o600),
 		os.WriteFile(objectsFile(c.dir), objects.Bytes(), 0o600),
 	)
+}
+
+// objects are those that nothing else keeps: real API servers have theirs in etcd.
+func (c *Cluster) objects() []kubeapi.Object {
+	if c.memory == nil {
+		return nil
+	}
+	return c.memory.Everything()
 }
 
 func loadMachines(dir string) (map[string]machine.Snapshot, error) {

@@ -46,6 +46,11 @@ func Start(ctx context.Context, o Options) (*Simulator, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
+	if needsProcesses(o.Clusters) {
+		if o.KubeAPIServer, err = findKubeAPIServer(o.KubeAPIServer); err != nil {
+			return nil, err
+		}
+	}
 	s := &Simulator{options: o, faults: &fault.Registry{}}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
@@ -110,6 +115,12 @@ func (s *Simulator) Add(spec ClusterSpec) (*Cluster, error) {
 	if s.find(spec.Name) != nil {
 		return nil, fmt.Errorf("cluster name %s is used twice", spec.Name)
 	}
+	if spec.Deep {
+		var err error
+		if s.options.KubeAPIServer, err = findKubeAPIServer(s.options.KubeAPIServer); err != nil {
+			return nil, err
+		}
+	}
 	i := slices.Index(s.clusters, nil)
 	if i < 0 {
 		i = len(s.clusters)
@@ -165,7 +176,7 @@ func (s *Simulator) sync(cluster string) {
 		if cluster != "" && cluster != c.spec.Name {
 			continue
 		}
-		c.etcd.Refresh() // It also lets the workload look around.
+		c.refresh()
 		c.talos.Sync()
 		c.front.sync()
 		c.front.certificatesChanged()

@@ -65,6 +65,8 @@ type Environment struct {
 	Faults  *fault.Registry
 	Journal *journal.Journal
 	Etcd    Etcd
+	// Processes is nil where nothing runs behind the static pods.
+	Processes Processes
 	// Configs are what the machines were installed with.
 	Configs Configs
 	// Kubernetes is nil for machines without a cluster around them.

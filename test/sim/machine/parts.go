@@ -148,7 +148,7 @@ func (m *Machine) replacePod(p *staticPod, part component.Part, takes time.Durat
 	p.made++
 	pod := &Pod{Part: part, ConfigVersion: p.version, Instance: p.made, Reason: reasonCreating}
 	p.pod = pod
-	if takes == 0 && m.has(PodStore, part.Image) && m.crashes(part) == nil {
+	if takes == 0 && m.env.Processes == nil && m.has(PodStore, part.Image) && m.crashes(part) == nil {
 		m.podReady(p)
 		return
 	}
@@ -229,7 +229,13 @@ func (m *Machine) launch(ctx context.Context, part component.Part, store Store, 
 	if err := timing.Sleep(ctx, m.env.Clock, takes); err != nil {
 		return err
 	}
-	return m.crashes(part)
+	if err := m.crashes(part); err != nil || store != PodStore || m.env.Processes == nil {
+		return err
+	}
+	if err := m.env.Processes.Start(ctx, m.Name, part); err != nil {
+		return failure{reason: reasonCrash, err: err}
+	}
+	return nil
 }
 
 // crashes says why a part does not stay up, as ordered or because of how it is started.

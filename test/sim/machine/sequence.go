@@ -272,7 +272,7 @@ func (m *Machine) wake(s *sequence) {
 
 // services brings up etcd, then the kubelet, then readiness.
 func (m *Machine) services(s *sequence) {
-	ok := m.joinEtcd(s) && m.startKubelet(s) &&
+	ok := m.joinEtcd(s) && m.startKubelet(s) && m.awaitPods(s) &&
 		timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.Settle) == nil &&
 		m.advance(s, func() {
 			m.state.Stage, m.state.Ready, m.sequence = runtime.MachineStageRunning, true, nil

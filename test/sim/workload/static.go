@@ -44,19 +44,19 @@ func (c *Controller) mirror(m *machine.Machine, node kubeapi.Object, pod machine
 	if obj, err := c.Store.Get(kubeapi.Pods, metav1.NamespaceSystem, name); err == nil {
 		old := obj.(*corev1.Pod) //nolint:forcetypeassert // The store holds pods under Pods.
 		if old.Annotations[constants.AnnotationStaticPodConfigVersion] == version && old.Spec.Containers[0].Image == pod.Image {
-			c.changePod(old, func(p *corev1.Pod) { c.setStatic(p, m, pod) })
+			c.reportPod(old, func(p *corev1.Pod) { c.setStatic(p, m, pod) })
 			return
 		}
-		_, _ = c.Store.Delete(kubeapi.Pods, metav1.NamespaceSystem, name, false)
+		_, _ = c.asKubelet(node.GetName()).Delete(kubeapi.Pods, metav1.NamespaceSystem, name, false)
 	}
-	c.create(kubeapi.Pods, c.mirrorOf(m, node, pod, version))
+	_, _ = c.asKubelet(node.GetName()).Create(kubeapi.Pods, c.mirrorOf(m, node, pod, version), false)
 }
 
 // mirrorOf makes the mirror pod.
 func (c *Controller) mirrorOf(m *machine.Machine, node kubeapi.Object, pod machine.Pod, version string) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceSystem, Name: pod.Name + "-" + node.GetName(), OwnerReferences: ownedBy(node, "Node", "v1"),
+			Namespace: metav1.NamespaceSystem, Name: pod.Name + "-" + node.GetName(), OwnerReferences: ownedByNode(node),
 			Labels: map[string]string{"tier": "control-plane", "k8s-app": pod.Name, "component": pod.Name},
 			Annotations: map[string]string{
 				corev1.MirrorPodAnnotationKey: "simulated", "kubernetes.io/config.source": "file",
@@ -72,6 +72,11 @@ func (c *Controller) mirrorOf(m *machine.Machine, node kubeapi.Object, pod machi
 	}
 	c.setStatic(p, m, pod)
 	return p
+}
+
+// ownedByNode is the only owner that a kubelet may give a pod.
+func ownedByNode(node kubeapi.Object) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.GetName(), UID: node.GetUID(), Controller: ptr.To(true)}}
 }
 
 // setStatic fills in what the kubelet says about a static pod.

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+
+	"ichor.maesh.dev/hub/test/sim/component"
+	"ichor.maesh.dev/hub/test/sim/deep"
+	"ichor.maesh.dev/hub/test/sim/etcd"
+	"ichor.maesh.dev/hub/test/sim/secrets"
+	"ichor.maesh.dev/hub/test/sim/workload"
+)
+
+// deepCluster is what a deep cluster has beside its machines: processes, and a store behind them.
+type deepCluster struct {
+	*deep.Cluster
+	cluster *Cluster
+	store   *deep.Store
+
+	mu       sync.Mutex
+	rendered map[string]rendered // By the names of the machines.
+}
+
+// rendered are the files of a machine and the config that they were made from.
+type rendered struct {
+	config config.Provider
+	files  *secrets.Files
+}
+
+// startWithin bounds the start of a cluster's processes, on few processors that others use as well.
+const startWithin = 5 * time.Minute
+
+func newDeepCluster(c *Cluster) *deepCluster {
+	d := &deepCluster{cluster: c, rendered: map[string]rendered{}}
+	d.Cluster = deep.New(deep.Options{
+		Name: c.spec.Name, Dir: filepath.Join(c.dir, "disks"), Binary: c.sim.options.KubeAPIServer,
+		Files: d.files, Changed: d.changed, BackOff: c.sim.options.Timings.BackOff, Logger: c.sim.options.Logger,
+	})
+	d.store = d.NewStore(d.sync)
+	return d
+}
+
+func (d *deepCluster) run() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	if err := d.Run(ctx, d.serverOf); err != nil {
+		return fmt.Errorf("start the processes, whose logs are in %s: %w", d.Dir, err)
+	}
+	return d.store.Follow(ctx)
+}
+
+// serverOf is what a machine's config says about its API server.
+func (d *deepCluster) serverOf(name string) component.Part {
+	part, _ := d.cluster.Node(name).machine.Components().Set.Part(component.APIServer)
+	return part
+}
+
+// changed hears of leaders.
+func (d *deepCluster) changed(leader string) {
+	d.cluster.recordLeader(leader)
+	d.store.Poke()
+}
+
+// sync lets the controllers look around.
+func (d *deepCluster) sync() {
+	d.store.SyncAccounts()
+	d.cluster.workload.Sync()
+}
+
+func (d *deepCluster) makeKubernetes() error {
+	c := d.cluster
+	c.store = d.store
+	o := c.workloadOptions()
+	o.Healthy, o.Kubelet = d.Serving, func(node string) workload.Store { return d.store.As(node) }
+	kubelets := d.store.NewKubelets()
+	o.Alive = kubelets.Alive
+	d.store.SyncAccounts()
+	c.workload = workload.New(o)
+	c.workload.Begin()
+	d.store.Tell()
+	for _, m := range c.machines() {
+		kubelets.Run(m.Name, func() bool { return m.State().KubeletReady })
+	}
+	c.front = newFront(c, d.Proxy())
+	return nil
+}
+
+// files are what Talos has written on a machine from the config in force.
+func (d *deepCluster) files(name string) (*secrets.Files, error) {
+	n := d.cluster.Node(name)
+	if n == nil {
+		return nil, fmt.Errorf("no machine is named %q", name)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.render(n)
+}
+
+func (d *deepCluster) render(n *Node) (*secrets.Files, error) {
+	active, _ := n.machine.Config()
+	have := d.rendered[n.Name()]
+	if have.config == active {
+		return have.files, nil
+	}
+	node := secrets.Node{Name: n.Name(), Addresses: n.machine.Addresses(), ControlPlane: n.ControlPlane()}
+	files, err := secrets.Render(active, node, have.files)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := files.Content[secrets.KubeletClient]; !ok {
+		if files, err = d.bootstrapKubelet(node, files); err != nil {
+			return nil, err
+		}
+	}
+	d.rendered[n.Name()] = rendered{config: active, files: files}
+	return files, nil
+}
+
+// bootstrapKubelet gets a client certificate for a kubelet from the first control plane.
+func (d *deepCluster) bootstrapKubelet(node secrets.Node, files *secrets.Files) (*secrets.Files, error) {
+	signer := files
+	if !node.ControlPlane {
+		var err error
+		if signer, err = d.render(d.cluster.nodes[0]); err != nil {
+			return nil, err
+		}
+	}
+	return files.BootstrapKubelet(node, signer)
+}
+
+// refresh carries out what faults change in a cluster at once, and lets the workload look around.
+func (c *Cluster) refresh() {
+	if c.deep != nil {
+		c.deep.store.Poke()
+		return
+	}
+	c.etcd.(*etcd.Cluster).Refresh() //nolint:forcetypeassert // It is one in the shallow simulation.
+}
+
+// kubeAPIServerVariable names the binary that deep clusters run.
+const kubeAPIServerVariable = "ICHOR_KUBE_APISERVER_BINARY"
+
+// findKubeAPIServer finds the binary that deep clusters run.
+func findKubeAPIServer(given string) (string, error) {
+	if given == "" {
+		given = os.Getenv(kubeAPIServerVariable)
+	}
+	if given == "" {
+		own, err := os.Executable()
+		if err != nil {
+			return "", fmt.Errorf("find the simulator's own binary: %w", err)
+		}
+		given = filepath.Join(filepath.Dir(own), "kube-apiserver")
+	}
+	if _, err := os.Stat(given); err != nil {
+		return "", errors.Join(fmt.Errorf("deep clusters need the API server (make build-kube-apiserver, or set %s)", kubeAPIServerVariable), err)
+	}
+	return given, nil
+}
