@@ -86,23 +86,25 @@ func (c *Cluster) Run(ctx context.Context, server func(node string) component.Pa
 		c.change(func() { nodes[0].bootstrap = &founding })
 	}
 	c.group.Go(c.observe)
-	group, ctx := errgroup.WithContext(ctx)
+	group, starting := errgroup.WithContext(ctx)
 	for _, n := range nodes {
-		group.Go(func() error {
-			if err := c.Join(ctx, n.name); err != nil {
-				return fmt.Errorf("etcd of %s: %w", n.name, err)
-			}
-			if err := c.startServer(ctx, n, server(n.name)); err != nil {
-				return fmt.Errorf("API server of %s: %w", n.name, err)
-			}
-			return nil
-		})
+		group.Go(func() error { return c.startNode(starting, n, server(n.name)) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	close(c.running)
 	return errors.Join(os.WriteFile(founded, nil, 0o600), c.WaitHealthy(ctx))
+}
+
+func (c *Cluster) startNode(ctx context.Context, n *node, part component.Part) error {
+	if err := c.Join(ctx, n.name); err != nil {
+		return fmt.Errorf("etcd of %s: %w", n.name, err)
+	}
+	if err := c.startServer(ctx, n, part); err != nil {
+		return fmt.Errorf("API server of %s: %w", n.name, err)
+	}
+	return nil
 }
 
 // Stop ends all processes in order. What is on the disks stays.

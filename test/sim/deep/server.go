@@ -179,15 +179,16 @@ func (n *node) serverAddress() string { return net.JoinHostPort(n.address, serve
 // serverArguments are those that Talos gives to the API server. What the config says comes with the part; the certificates and keys are
 // those on the machine's disk. The address is the machine's own, and nobody writes down the endpoints: Kubernetes refuses those in 127/8.
 func (n *node) serverArguments(part component.Part, files *secrets.Files) []string {
-	arguments := newArguments(part.Args)
-	arguments.set(files.Flags(n.root())...)
-	arguments.set(
+	line := newArguments(part.Args)
+	line.set(files.Flags(n.root())...)
+	line.set(
 		"--bind-address="+n.address, "--advertise-address="+n.address, "--secure-port="+serverPort,
 		"--etcd-servers="+n.clientURL(), "--endpoint-reconciler-type=none", "--anonymous-auth=false",
 		"--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname", "--tls-min-version=VersionTLS12",
+		"--disable-admission-plugins=TaintNodesByCondition", // No node controller would take the taint back.
 	)
-	arguments.setDefault("--authorization-mode=Node,RBAC")
-	return arguments.list
+	line.setDefault("--authorization-mode=Node,RBAC")
+	return line.list
 }
 
 // arguments is a command line without two values of one flag, but for flags that take several.
