@@ -46,6 +46,7 @@ type Cluster struct {
 	workload    *workload.Controller
 	talos       *talosapi.Cluster
 	front       *front
+	serving     serving
 
 	mu         sync.Mutex
 	lastLeader string // The leader that the journal was told last.
@@ -101,7 +102,7 @@ func (c *Cluster) makeMachines() error {
 	}
 	env := machine.Environment{
 		Clock: o.Clock, Timings: *o.Timings, Faults: c.sim.faults, Journal: c.sim.journal,
-		Configs: configs, Kubernetes: c.drainer(),
+		Configs: configs, Kubernetes: c.drainer(), ControlPlanes: c.controlPlanes, Shared: []string{c.endpointIP()},
 	}
 	if c.spec.Deep {
 		c.deep = newDeepCluster(c)
@@ -210,18 +211,17 @@ func (c *Cluster) makeKubernetes() error {
 	c.memory = kubeapi.NewStore(c.sim.options.Clock)
 	c.memory.Load(objects)
 	c.store = c.memory
+	if err := c.loadSealed(); err != nil {
+		return err
+	}
 	o := c.workloadOptions()
 	o.Healthy = c.etcd.Healthy
 	c.workload = workload.New(o)
 	c.workload.Begin()
-	certificate, err := c.pki.KubernetesServer(c.serverIPs()...)
-	if err != nil {
-		return fmt.Errorf("certificate of the Kubernetes API: %w", err)
-	}
 	c.front = newFront(c, kubeapi.New(c.memory, kubeapi.Options{
-		Cluster: c.spec.Name, Version: c.servedVersion, Certificate: certificate, Clients: c.pki.KubernetesPool(),
-		Spoiled: func(problem string) (tls.Certificate, error) {
-			return c.pki.SpoiledKubernetesServer(problem, c.serverIPs()...)
+		Cluster: c.spec.Name, Version: c.servedVersion, Server: c.apiServer,
+		Spoiled: func(server *kubeapi.Server, problem string) (tls.Certificate, error) {
+			return pki.Spoiled(problem, server.Certificate.Leaf, server.Issuer)
 		},
 		Faults: c.sim.faults, Site: c.site,
 		Journal: c.sim.journal, Serving: model.Serve, Healthy: c.etcd.Healthy,
@@ -252,30 +252,14 @@ func (c *Cluster) site(local net.Addr) fault.Site {
 
 // servedVersion is the version of the API server at an address, or behind the load balancer. While none is there it is the oldest.
 func (c *Cluster) servedVersion(local net.Addr, backend string) string {
-	host, _, _ := net.SplitHostPort(local.String())
-	for _, n := range c.nodes {
-		if n.Name() == backend || n.Address() == host {
-			return n.machine.ServedVersion()
-		}
-	}
-	return c.nodes[0].machine.ServedVersion()
-}
-
-func (c *Cluster) serverIPs() []net.IP {
-	ips := []net.IP{net.ParseIP(c.endpointIP())}
-	for _, n := range c.nodes {
-		if n.ControlPlane() {
-			ips = append(ips, net.ParseIP(n.Address()))
-		}
-	}
-	return ips
+	return c.controlPlaneAt(local, backend).ServedVersion()
 }
 
 func (c *Cluster) makeTalos() error {
 	var err error
 	c.talos, err = talosapi.New(talosapi.Options{
-		Name: c.spec.Name, PKI: c.pki, Journal: c.sim.journal, Faults: c.sim.faults, Registry: c.sim.types,
-		Clock: c.sim.options.Clock, Timings: *c.sim.options.Timings, Endpoint: c.endpointIP(), Kubeconfig: c.kubeconfig,
+		Name: c.spec.Name, Journal: c.sim.journal, Faults: c.sim.faults, Registry: c.sim.types,
+		Clock: c.sim.options.Clock, Timings: *c.sim.options.Timings, Endpoint: c.endpointIP(),
 	}, c.machines())
 	return err
 }
@@ -288,8 +272,12 @@ func (c *Cluster) serve() error {
 		changed = c.deep.store.Poke // No machine is to wait for an API server.
 	}
 	for _, n := range c.nodes {
+		if c.deep != nil && n.ControlPlane() {
+			n.machine.Observe(func() { c.deep.follow(n.Name()) })
+		}
 		n.machine.Observe(changed)
 		n.machine.Observe(c.front.sync)
+		n.machine.Observe(c.certify)
 	}
 	return errors.Join(c.front.serve(), c.talos.Serve())
 }

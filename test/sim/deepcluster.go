@@ -8,10 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
-
-	"github.com/siderolabs/talos/pkg/machinery/config"
 
 	"ichor.maesh.dev/hub/test/sim/component"
 	"ichor.maesh.dev/hub/test/sim/deep"
@@ -25,22 +22,13 @@ type deepCluster struct {
 	*deep.Cluster
 	cluster *Cluster
 	store   *deep.Store
-
-	mu       sync.Mutex
-	rendered map[string]rendered // By the names of the machines.
-}
-
-// rendered are the files of a machine and the config that they were made from.
-type rendered struct {
-	config config.Provider
-	files  *secrets.Files
 }
 
 // startWithin bounds the start of a cluster's processes, on few processors that others use as well.
 const startWithin = 5 * time.Minute
 
 func newDeepCluster(c *Cluster) *deepCluster {
-	d := &deepCluster{cluster: c, rendered: map[string]rendered{}}
+	d := &deepCluster{cluster: c}
 	d.Cluster = deep.New(deep.Options{
 		Name: c.spec.Name, Dir: filepath.Join(c.dir, "disks"), Binary: c.sim.options.KubeAPIServer,
 		Files: d.files, Changed: d.changed, BackOff: c.sim.options.Timings.BackOff, Logger: c.sim.options.Logger,
@@ -100,41 +88,17 @@ func (d *deepCluster) files(name string) (*secrets.Files, error) {
 	if n == nil {
 		return nil, fmt.Errorf("no machine is named %q", name)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.render(n)
+	if files := n.machine.Files(); files != nil {
+		return files, nil
+	}
+	return nil, fmt.Errorf("machine %s has no certificates", name)
 }
 
-func (d *deepCluster) render(n *Node) (*secrets.Files, error) {
-	active, _ := n.machine.Config()
-	have := d.rendered[n.Name()]
-	if have.config == active {
-		return have.files, nil
+// follow writes the files that have changed on a machine: real processes read certificates and CAs again, but no keys.
+func (d *deepCluster) follow(name string) {
+	if err := d.Rewrite(name); err != nil {
+		d.cluster.sim.options.Logger.Error(err, "Files were not written", "cluster", d.cluster.spec.Name, "node", name)
 	}
-	node := secrets.Node{Name: n.Name(), Addresses: n.machine.Addresses(), ControlPlane: n.ControlPlane()}
-	files, err := secrets.Render(active, node, have.files)
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := files.Content[secrets.KubeletClient]; !ok {
-		if files, err = d.bootstrapKubelet(node, files); err != nil {
-			return nil, err
-		}
-	}
-	d.rendered[n.Name()] = rendered{config: active, files: files}
-	return files, nil
-}
-
-// bootstrapKubelet gets a client certificate for a kubelet from the first control plane.
-func (d *deepCluster) bootstrapKubelet(node secrets.Node, files *secrets.Files) (*secrets.Files, error) {
-	signer := files
-	if !node.ControlPlane {
-		var err error
-		if signer, err = d.render(d.cluster.nodes[0]); err != nil {
-			return nil, err
-		}
-	}
-	return files.BootstrapKubelet(node, signer)
 }
 
 // refresh carries out what faults change in a cluster at once, and lets the workload look around.

@@ -17,6 +17,7 @@ import (
 	"ichor.maesh.dev/hub/test/sim/control"
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
+	"ichor.maesh.dev/hub/test/sim/secrets"
 	"ichor.maesh.dev/hub/test/sim/talosapi"
 )
 
@@ -176,6 +177,9 @@ func (s *Simulator) sync(cluster string) {
 		if cluster != "" && cluster != c.spec.Name {
 			continue
 		}
+		for _, m := range c.machines() {
+			m.Certify()
+		}
 		c.refresh()
 		c.talos.Sync()
 		c.front.sync()
@@ -259,6 +263,15 @@ func (s *Simulator) Power(cluster, node string, on bool) error {
 		n.PowerOff()
 	}
 	return nil
+}
+
+// Secrets says with which key each Secret of a cluster was encrypted when it was last written, by namespace/name.
+func (s *Simulator) Secrets(cluster string) (map[string]secrets.EncryptionKey, error) {
+	c := s.Cluster(cluster)
+	if c == nil {
+		return nil, fmt.Errorf("no cluster is named %q", cluster)
+	}
+	return c.Secrets(), nil
 }
 
 // NodeStates describes every node, for the control API.

@@ -164,14 +164,30 @@ func (c *Cluster) node(name string) (*node, error) {
 
 // write brings the files on a machine's disk in line with its config.
 func (c *Cluster) write(n *node) (*secrets.Files, error) {
+	n.disk.Lock()
+	defer n.disk.Unlock()
 	files, err := c.Files(n.name)
 	if err != nil {
 		return nil, fmt.Errorf("files of %s: %w", n.name, err)
 	}
+	if n.written == files {
+		return files, nil
+	}
 	if _, err := files.Write(n.root()); err != nil {
 		return nil, fmt.Errorf("write the files of %s: %w", n.name, err)
 	}
+	n.written = files
 	return files, nil
+}
+
+// Rewrite is write for a machine whose processes run already.
+func (c *Cluster) Rewrite(name string) error {
+	n, err := c.node(name)
+	if err != nil {
+		return err
+	}
+	_, err = c.write(n)
+	return err
 }
 
 // Processes are the process IDs of what runs on a machine, by the names of the programs.

@@ -29,6 +29,10 @@ type node struct {
 	// lifecycle is held while the etcd member is started or stopped, and pods while the API server is.
 	lifecycle, pods sync.Mutex
 
+	// disk is held while files are written, and guards what was.
+	disk    sync.Mutex
+	written *secrets.Files
+
 	// Guarded by the cluster's lock.
 	etcd      *member
 	server    *server

@@ -71,6 +71,10 @@ type Environment struct {
 	Configs Configs
 	// Kubernetes is nil for machines without a cluster around them.
 	Kubernetes Kubernetes
+	// ControlPlanes are the cluster's, as far as there are any yet; nil for machines without a cluster around them.
+	ControlPlanes func() []*Machine
+	// Shared are addresses of load balancers at which the Talos API of control planes answers too.
+	Shared []string
 }
 
 // State is a snapshot of a machine.
@@ -113,6 +117,8 @@ type Machine struct {
 	Identity
 	env Environment
 
+	certifying sync.Mutex // Held while certificates are made; never taken while mu is held.
+
 	mu         sync.Mutex
 	state      State
 	disk       disk
@@ -120,6 +126,7 @@ type Machine struct {
 	disguised  bool             // It has booted since it was told to be another machine.
 	images     map[stored]Image // Pulled ones, by every name that finds them.
 	config     configuration
+	secrets    certification
 	set        *component.Set // What the config in force asks for.
 	kubelet    kubeletRun
 	staticPods []*staticPod // In the order of component.StaticPods; none on workers.
@@ -228,6 +235,9 @@ func (m *Machine) Stop() {
 	m.endLife()
 	if m.config.trial != nil {
 		m.config.trial.Stop() // Save still sees that there was one.
+	}
+	if m.secrets.late != nil {
+		m.secrets.late.Stop()
 	}
 	if m.sequence != nil {
 		m.sequence.cancel()

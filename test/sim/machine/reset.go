@@ -42,6 +42,11 @@ func (r Reset) wipesEtcd(volumes []string) bool {
 	return r.System && (len(r.Partitions) == 0 || slices.Contains(r.Partitions, label))
 }
 
+// wipesVar says whether the reset takes away what components keep on disk.
+func (r Reset) wipesVar() bool {
+	return r.System && (len(r.Partitions) == 0 || slices.Contains(r.Partitions, constants.EphemeralPartitionLabel))
+}
+
 // everything says whether the reset takes Talos itself away.
 func (r Reset) everything() bool { return r.System && len(r.Partitions) == 0 }
 
@@ -82,6 +87,7 @@ func (m *Machine) wipe(s *sequence, r Reset) bool {
 	etcd := m.ControlPlane && r.wipesEtcd(m.SystemVolumes)
 	ok := m.advance(s, func() {
 		m.disk.wipe(r)
+		m.wipeSecrets(r)
 		if etcd {
 			m.state.EtcdUp, m.starts.Etcd = false, time.Time{}
 		}

@@ -225,6 +225,7 @@ func (m *Machine) boot(from *sequence) {
 	}
 	m.wake(s)
 	m.mu.Unlock()
+	m.certify()
 	m.record("boot", m.State().Running.Version)
 	m.notify()
 	if staged {
@@ -265,6 +266,7 @@ func (m *Machine) wake(s *sequence) {
 	m.state.BootID = uuid.NewString()
 	m.state.APIUp, m.state.Stage, m.state.Ready = true, runtime.MachineStageBooting, false
 	m.config.boot()
+	m.rebootSecrets()
 	m.starts = Starts{System: m.env.Clock.Now(), Extensions: m.extensionsAt(m.env.Clock.Now())}
 	m.events.status(m.state)
 	m.bootParts()

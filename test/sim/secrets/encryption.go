@@ -3,7 +3,10 @@
 package secrets
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/resources/secrets"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,28 +55,44 @@ func olderProviders(root *secrets.KubernetesRootSpec) []apiserverv1.ProviderConf
 	return append(providers, apiserverv1.ProviderConfiguration{Identity: &apiserverv1.IdentityConfiguration{}})
 }
 
-// EncryptionKeys are the prefixes in etcd of what the API server can read of Secrets, such as "k8s:enc:secretbox:v1:key2:"; it writes
-// with the first one. The empty prefix is plain text.
-func (f *Files) EncryptionKeys() ([]string, error) {
+// EncryptionKey is a key of the API server for Secrets in etcd. The zero one is for those that it has not encrypted.
+type EncryptionKey struct {
+	// Prefix is what begins with it in etcd, such as "k8s:enc:secretbox:v1:key2:"; empty for plain text.
+	Prefix string `json:"prefix"`
+	// Fingerprint tells keys of one name apart.
+	Fingerprint string `json:"fingerprint,omitempty"`
+}
+
+// EncryptionKeys are the keys with which the API server can read Secrets; it writes with the first one.
+func (f *Files) EncryptionKeys() ([]EncryptionKey, error) {
 	config := apiserverv1.EncryptionConfiguration{}
 	if err := yaml.Unmarshal(f.Content[EncryptionConfig], &config); err != nil {
 		return nil, fmt.Errorf("%s: %w", EncryptionConfig, err)
 	}
-	var keys []string
+	var keys []EncryptionKey
 	for _, r := range config.Resources {
-		for _, provider := range r.Providers {
-			keys = append(keys, prefixes(provider)...)
+		if !slices.ContainsFunc(r.Resources, concernsSecrets) {
+			continue
 		}
+		for _, provider := range r.Providers {
+			keys = append(keys, keysOf(provider)...)
+		}
+		break // The API server takes the first that fits.
 	}
 	return keys, nil
 }
 
-// prefixes are those of one provider.
-func prefixes(p apiserverv1.ProviderConfiguration) []string {
-	named := func(provider string, keys []apiserverv1.Key) []string {
-		var list []string
+func concernsSecrets(resource string) bool {
+	return resource == "secrets" || resource == "*." || resource == "*.*"
+}
+
+// keysOf are those of one provider.
+func keysOf(p apiserverv1.ProviderConfiguration) []EncryptionKey {
+	named := func(provider string, keys []apiserverv1.Key) []EncryptionKey {
+		list := make([]EncryptionKey, 0, len(keys))
 		for _, key := range keys {
-			list = append(list, "k8s:enc:"+provider+":v1:"+key.Name+":")
+			sum := sha256.Sum256([]byte(key.Secret))
+			list = append(list, EncryptionKey{Prefix: "k8s:enc:" + provider + ":v1:" + key.Name + ":", Fingerprint: hex.EncodeToString(sum[:4])})
 		}
 		return list
 	}
@@ -85,7 +104,7 @@ func prefixes(p apiserverv1.ProviderConfiguration) []string {
 	case p.AESGCM != nil:
 		return named("aesgcm", p.AESGCM.Keys)
 	case p.Identity != nil:
-		return []string{""}
+		return []EncryptionKey{{}}
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 // KeyPair reads a certificate and its key, which is in the file beside it or in the same one.
 func (f *Files) KeyPair(certificate string) (tls.Certificate, error) {
-	pair, err := tls.X509KeyPair(f.Content[certificate], f.Content[keyPath(certificate)])
+	pair, err := tls.X509KeyPair(f.Content[certificate], f.Content[KeyPath(certificate)])
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("%s: %w", certificate, err)
 	}
@@ -59,12 +59,12 @@ func (f *Files) Flags(root string) []string {
 	for _, flag := range []struct{ name, path string }{
 		{"client-ca-file", ClientCA},
 		{"encryption-provider-config", EncryptionConfig},
-		{"etcd-cafile", EtcdClientCA}, {"etcd-certfile", EtcdClient}, {"etcd-keyfile", keyPath(EtcdClient)},
-		{"kubelet-client-certificate", KubeletClientOfServer}, {"kubelet-client-key", keyPath(KubeletClientOfServer)},
-		{"proxy-client-cert-file", FrontProxy}, {"proxy-client-key-file", keyPath(FrontProxy)},
+		{"etcd-cafile", EtcdClientCA}, {"etcd-certfile", EtcdClient}, {"etcd-keyfile", KeyPath(EtcdClient)},
+		{"kubelet-client-certificate", KubeletClientOfServer}, {"kubelet-client-key", KeyPath(KubeletClientOfServer)},
+		{"proxy-client-cert-file", FrontProxy}, {"proxy-client-key-file", KeyPath(FrontProxy)},
 		{"requestheader-client-ca-file", AggregatorCA},
 		{"service-account-key-file", ServiceAccountKeys}, {"service-account-signing-key-file", ServiceAccountKey},
-		{"tls-cert-file", APIServer}, {"tls-private-key-file", keyPath(APIServer)},
+		{"tls-cert-file", APIServer}, {"tls-private-key-file", KeyPath(APIServer)},
 	} {
 		flags = append(flags, "--"+flag.name+"="+root+flag.path)
 	}
@@ -75,6 +75,20 @@ func (f *Files) Flags(root string) []string {
 		flags = append(flags, "--service-account-issuer="+issuer)
 	}
 	return flags
+}
+
+// Keep are these files, but for those that are to be as they are among others.
+func (f *Files) Keep(others *Files, kept func(path string) bool) *Files {
+	content := maps.Clone(f.Content)
+	maps.DeleteFunc(content, func(path string, _ []byte) bool { return kept(path) })
+	if others != nil {
+		for path, data := range others.Content {
+			if kept(path) {
+				content[path] = data
+			}
+		}
+	}
+	return &Files{Content: content, Version: f.Version, roots: f.roots}
 }
 
 // Changed lists the paths whose content is not that of other files, in their order.

@@ -112,8 +112,8 @@ func (n *names) own(node Node) error {
 	return nil
 }
 
-// keyPath is where the key of a certificate's file is.
-func keyPath(certificate string) string {
+// KeyPath is where the key of a certificate's file is.
+func KeyPath(certificate string) string {
 	if before, ok := strings.CutSuffix(certificate, ".crt"); ok {
 		return before + ".key"
 	}
@@ -125,13 +125,13 @@ func keyPath(certificate string) string {
 func (r *renderer) put(path string, ca *x509.PEMEncodedCertificateAndKey, w wanted, chain ...[]byte) error {
 	var have *x509.PEMEncodedCertificateAndKey
 	if crt, ok := r.old.Content[path]; ok {
-		have = &x509.PEMEncodedCertificateAndKey{Crt: crt, Key: r.old.Content[keyPath(path)]}
+		have = &x509.PEMEncodedCertificateAndKey{Crt: crt, Key: r.old.Content[KeyPath(path)]}
 	}
 	pair, err := issue(ca, w, have, r.now)
 	if err != nil {
 		return err
 	}
-	r.files[keyPath(path)] = pair.Key
+	r.files[KeyPath(path)] = pair.Key
 	if pair == have {
 		r.files[path] = pair.Crt
 		return nil

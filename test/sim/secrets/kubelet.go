@@ -23,6 +23,12 @@ const (
 	KubeletCA = constants.KubernetesCACert
 )
 
+// OfKubelet says whether a file is one that the kubelet has got by itself.
+func OfKubelet(path string) bool { return path == KubeletClient || path == constants.KubeletKubeconfig }
+
+// Enrolled says whether the kubelet has a client certificate.
+func (f *Files) Enrolled() bool { return f.Content[KubeletClient] != nil }
+
 // kubelet writes what the kubelet starts with. A client certificate that no accepted CA verifies is dropped, and with it the
 // kubeconfig: the kubelet asks for another one then.
 func (r *renderer) kubelet() error {
@@ -104,7 +110,7 @@ func (f *Files) BootstrapKubelet(node Node, signer *Files) (*Files, error) {
 	if theirs.BootstrapTokenID != ours.BootstrapTokenID || theirs.BootstrapTokenSecret != ours.BootstrapTokenSecret {
 		return nil, fmt.Errorf("bootstrap the kubelet of %s: %w", node.Name, ErrTokenRefused)
 	}
-	ca := &x509.PEMEncodedCertificateAndKey{Crt: signer.Content[ManagerCA], Key: signer.Content[keyPath(ManagerCA)]}
+	ca := &x509.PEMEncodedCertificateAndKey{Crt: signer.Content[ManagerCA], Key: signer.Content[KeyPath(ManagerCA)]}
 	pair, err := issue(ca, wanted{
 		name: kubeletName(node), organizations: []string{"system:nodes"}, usages: clientOnly, keyUsage: stdx509.KeyUsageDigitalSignature,
 	}, nil, time.Now())

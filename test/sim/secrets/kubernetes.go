@@ -97,7 +97,7 @@ func (r *renderer) controllerManager() error {
 	if root == nil {
 		return nil
 	}
-	r.files[ManagerCA], r.files[keyPath(ManagerCA)] = root.IssuingCA.Crt, root.IssuingCA.Key
+	r.files[ManagerCA], r.files[KeyPath(ManagerCA)] = root.IssuingCA.Crt, root.IssuingCA.Key
 	r.files[managerDir+"service-account.key"] = root.ServiceAccount.Key
 	return r.kubeconfig(ManagerKubeconfig, constants.KubernetesControllerManagerOrganization)
 }

@@ -51,6 +51,11 @@ func RootsOf(c config.Provider, controlPlane bool) (*Roots, error) {
 	return roots, nil
 }
 
+// SameFiles says whether no file needs to change for other roots.
+func (r *Roots) SameFiles(other *Roots) bool {
+	return r.SameKubernetes(other) && r.SameKubelet(other) && reflect.DeepEqual(r.Etcd, other.Etcd)
+}
+
 // SameKubernetes says whether the static pods need no restart for other roots.
 func (r *Roots) SameKubernetes(other *Roots) bool {
 	return r != nil && other != nil && reflect.DeepEqual(r.Kubernetes, other.Kubernetes)

@@ -184,6 +184,14 @@ func (c *Controller) kubeletReady(node string) bool {
 
 func (c *Controller) alive(node string) bool { return c.Alive == nil || c.Alive(node) }
 
+// admitted says whether a machine's kubelet and an API server accept each other: real ones have tried.
+func (c *Controller) admitted(m *machine.Machine, node string) bool {
+	if c.Alive != nil {
+		return c.Alive(node)
+	}
+	return m.Admitted()
+}
+
 func (c *Controller) now() metav1.Time { return metav1.NewTime(c.Clock.Now().Truncate(time.Second)) }
 
 func (c *Controller) pods() []*corev1.Pod {

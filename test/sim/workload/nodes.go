@@ -36,8 +36,12 @@ func (c *Controller) syncNode(m *machine.Machine) {
 	}
 	uid := obj.GetUID()
 	switch {
-	case state.KubeletReady && !c.alive(name):
-		c.changeNode(name, c.silent)
+	case state.KubeletReady && !c.admitted(m, name):
+		c.changeNode(name, func(n *corev1.Node) {
+			if readyCondition(n).Status != corev1.ConditionUnknown {
+				c.awaitReport(name, uid)
+			}
+		})
 	case state.KubeletReady:
 		c.cancel("silence", uid)
 		changeNodeIn(c.asKubelet(name), name, func(n *corev1.Node) { c.report(n, m, state) })
@@ -63,12 +67,16 @@ func (c *Controller) leave(n *corev1.Node, uid types.UID) {
 		return
 	}
 	c.setReady(n, corev1.ConditionFalse, "KubeletNotReady", "node is shutting down")
-	c.after("silence", uid, c.Timings.NodeMonitorGrace, func() { c.changeNode(n.Name, c.silent) })
+	c.awaitReport(n.Name, uid)
 }
 
-// silent is what the node controller makes of a node that nobody reports for.
-func (c *Controller) silent(n *corev1.Node) {
-	c.setReady(n, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
+// awaitReport counts the silence of a kubelet that says nothing more, or is not let in.
+func (c *Controller) awaitReport(name string, uid types.UID) {
+	c.after("silence", uid, c.Timings.NodeMonitorGrace, func() {
+		c.changeNode(name, func(n *corev1.Node) {
+			c.setReady(n, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
+		})
+	})
 }
 
 func (c *Controller) newNode(m *machine.Machine, state machine.State) *corev1.Node {

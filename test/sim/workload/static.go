@@ -4,6 +4,7 @@ package workload
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
@@ -43,7 +44,9 @@ func (c *Controller) mirror(m *machine.Machine, node kubeapi.Object, pod machine
 	version := strconv.Itoa(pod.ConfigVersion)
 	if obj, err := c.Store.Get(kubeapi.Pods, metav1.NamespaceSystem, name); err == nil {
 		old := obj.(*corev1.Pod) //nolint:forcetypeassert // The store holds pods under Pods.
-		if old.Annotations[constants.AnnotationStaticPodConfigVersion] == version && old.Spec.Containers[0].Image == pod.Image {
+		same := old.Annotations[constants.AnnotationStaticPodConfigVersion] == version &&
+			old.Annotations[constants.AnnotationStaticPodSecretsVersion] == strconv.Itoa(pod.SecretsVersion)
+		if same && old.Spec.Containers[0].Image == pod.Image {
 			c.reportPod(old, func(p *corev1.Pod) { c.setStatic(p, m, pod) })
 			return
 		}
@@ -60,7 +63,8 @@ func (c *Controller) mirrorOf(m *machine.Machine, node kubeapi.Object, pod machi
 			Labels: map[string]string{"tier": "control-plane", "k8s-app": pod.Name, "component": pod.Name},
 			Annotations: map[string]string{
 				corev1.MirrorPodAnnotationKey: "simulated", "kubernetes.io/config.source": "file",
-				constants.AnnotationStaticPodConfigVersion: version, constants.AnnotationStaticPodSecretsVersion: "1",
+				constants.AnnotationStaticPodConfigVersion:  version,
+				constants.AnnotationStaticPodSecretsVersion: strconv.Itoa(pod.SecretsVersion),
 			},
 		},
 		Spec: corev1.PodSpec{
@@ -88,7 +92,7 @@ func (c *Controller) setStatic(p *corev1.Pod, m *machine.Machine, pod machine.Po
 	c.setRunning(p, pod.Ready, false)
 	container := &p.Status.ContainerStatuses[0]
 	container.RestartCount = int32(pod.Restarts)
-	container.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	container.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(pod.StartedAt.Truncate(time.Second))}}
 	if !pod.Ready {
 		container.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: pod.Reason}}
 	}
