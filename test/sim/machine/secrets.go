@@ -219,7 +219,7 @@ func (m *Machine) stale(api, path string) bool {
 func (m *Machine) write(roots *secrets.Roots) bool {
 	s := &m.secrets
 	if s.from == nil {
-		s.from, s.version = roots, m.firstVersion()
+		s.from, s.version, s.booting = roots, m.firstVersion(), false
 		return false
 	}
 	if s.from.SameFiles(roots) && !s.partial {
