@@ -47,7 +47,7 @@ func (c *Cluster) save() error {
 			return fmt.Errorf("encode object: %w", err)
 		}
 	}
-	sealed, err := json.Marshal(c.Secrets())
+	sealed, err := json.Marshal(c.sealed())
 	if err != nil {
 		return fmt.Errorf("encode the keys of the secrets: %w", err)
 	}
@@ -64,6 +64,14 @@ func (c *Cluster) objects() []kubeapi.Object {
 		return nil
 	}
 	return c.memory.Everything()
+}
+
+// sealed says how the objects are encrypted.
+func (c *Cluster) sealed() map[string]secrets.EncryptionKey {
+	if c.memory == nil {
+		return nil
+	}
+	return c.memory.Sealed()
 }
 
 // loadSealed reads with which keys the Secrets are encrypted.

@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"slices"
@@ -106,8 +107,12 @@ func (c *Cluster) certify() {
 
 // Secrets says with which key each Secret was encrypted when it was last written to etcd, by namespace/name.
 func (c *Cluster) Secrets() map[string]secrets.EncryptionKey {
-	if c.memory == nil {
-		return nil
+	if c.deep == nil {
+		return c.memory.Sealed()
 	}
-	return c.memory.Sealed()
+	sealed, err := c.deep.Sealed(context.Background())
+	if err != nil {
+		c.sim.options.Logger.Error(err, "The Secrets of a cluster were not read", "cluster", c.spec.Name)
+	}
+	return sealed
 }
