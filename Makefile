@@ -55,7 +55,7 @@ E2E_PACKAGES = $(shell $(GO) list ./... | grep -E '/e2e(/|$$)')
 UNIT_PACKAGES = $(shell $(GO) list ./... | grep -vE '/e2e(/|$$)|/test/(scale|chaos)(/|$$)|/controllers/operation$$')
 # Deep tests start control planes of real etcd and API servers; their names begin with TestDeep, wherever they are.
 DEEP_PACKAGES = $(addprefix ./,$(shell grep -rl --include='*_test.go' '^func TestDeep' test hub controllers | xargs -n 1 dirname | sort -u))
-BENCH_PACKAGES = $(E2E_PACKAGES) $(shell $(GO) list ./... | grep -E '/test/scale(/|$$)')
+BENCH_PACKAGES = $(E2E_PACKAGES) $(shell $(GO) list ./... | grep -E '/test/(scale|deep)(/|$$)')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -184,7 +184,7 @@ fuzz: ## Fuzz what parses bytes from elsewhere, FUZZTIME per function.
 	GO=$(GO) JOBS=$(JOBS) FUZZTIME=$(FUZZTIME) ./hack/fuzz.sh
 
 .PHONY: bench
-bench: build ## Measure speed and size (docs/benchmarks.md holds the figures).
+bench: build build-kube-apiserver ## Measure speed and size (docs/benchmarks.md holds the figures).
 	$(GO) test -p 1 -timeout 60m -run '^$$' -bench . -benchtime 1x $(BENCH_PACKAGES)
 
 .PHONY: verify
