@@ -39,6 +39,8 @@ type security struct {
 	KeyFile        string `json:"key-file"`
 	TrustedCAFile  string `json:"trusted-ca-file"`
 	ClientCertAuth bool   `json:"client-cert-auth"`
+	// The addresses in a client's certificate are not compared with the one that it calls from: that is 127.0.0.1 for all.
+	SkipClientSANVerify bool `json:"skip-client-san-verification"`
 }
 
 // etcdConfig is etcd's configuration as Talos sets it. That nothing is synced to disk, and the slower heart, are the simulation's own: many
@@ -67,7 +69,7 @@ type etcdConfig struct {
 func (n *node) configuration(begin membership) (string, error) {
 	secured := func(cert, key string) security {
 		return security{
-			CertFile: n.file(cert), KeyFile: n.file(key), TrustedCAFile: n.file(constants.EtcdCACert), ClientCertAuth: true,
+			CertFile: n.file(cert), KeyFile: n.file(key), TrustedCAFile: n.file(constants.EtcdCACert), ClientCertAuth: true, SkipClientSANVerify: true,
 		}
 	}
 	data, err := yaml.Marshal(etcdConfig{

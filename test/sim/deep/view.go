@@ -16,7 +16,7 @@ type view struct {
 	mu     sync.Mutex
 	leader string            // The name of the leader's machine; empty while there is none.
 	ids    map[string]uint64 // By the names of machines whose members have answered.
-	up     map[string]bool   // Those whose members know a leader.
+	up     map[string]bool   // Those whose members vote and know a leader.
 }
 
 func (v *view) serving(name string) bool {
@@ -64,7 +64,7 @@ func (v *view) take(answers map[string]*clientv3.StatusResponse) bool {
 	leader, ids, up := "", map[string]uint64{}, map[string]bool{}
 	for name, status := range answers {
 		ids[name] = status.Header.MemberId
-		up[name] = status.Leader != 0
+		up[name] = status.Leader != 0 && !status.IsLearner
 		if status.Leader == status.Header.MemberId {
 			leader = name
 		}
