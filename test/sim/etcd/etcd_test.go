@@ -23,7 +23,7 @@ type cluster struct {
 
 func newCluster(n int) *cluster {
 	c := &cluster{clock: clocktesting.NewFakeClock(time.Unix(1700000000, 0))}
-	timings := timing.Timings{Election: time.Second}
+	timings := timing.Timings{Election: time.Second, EtcdJoin: time.Second}
 	c.Cluster = etcd.New("c", c.clock, timings, func(leader string) { c.leaders = append(c.leaders, leader) })
 	for i := range n {
 		name := string(rune('a' + i))

@@ -60,9 +60,10 @@ func TestRecover(t *testing.T) {
 		members, err := c.Members(t.Context(), "a")
 		return err == nil && len(members) == 2 && members[1].Learner
 	}).Should(BeTrue())
-	g.Eventually(c.clock.HasWaiters).Should(BeTrue())
-	c.clock.Step(time.Second)
-	g.Eventually(second).Should(Receive(BeNil()))
+	g.Eventually(func() <-chan error {
+		c.clock.Step(time.Second)
+		return second
+	}).Should(Receive(BeNil()))
 	g.Expect(c.Members(t.Context(), "b")).To(HaveEach(HaveField("Learner", false)))
 }
 
