@@ -6,13 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"ichor.maesh.dev/hub/test/sim/component"
 	"ichor.maesh.dev/hub/test/sim/deep"
 	"ichor.maesh.dev/hub/test/sim/etcd"
+	"ichor.maesh.dev/hub/test/sim/journal"
 	"ichor.maesh.dev/hub/test/sim/secrets"
 	"ichor.maesh.dev/hub/test/sim/workload"
 )
@@ -31,7 +37,7 @@ func newDeepCluster(c *Cluster) *deepCluster {
 	d := &deepCluster{cluster: c}
 	d.Cluster = deep.New(deep.Options{
 		Name: c.spec.Name, Dir: filepath.Join(c.dir, "disks"), Binary: c.sim.options.KubeAPIServer,
-		Files: d.files, Changed: d.changed, BackOff: c.sim.options.Timings.BackOff, Logger: c.sim.options.Logger,
+		Files: d.files, Audit: d.audit, Changed: d.changed, BackOff: c.sim.options.Timings.BackOff, Logger: c.sim.options.Logger,
 	})
 	d.store = d.NewStore(d.sync)
 	return d
@@ -50,6 +56,39 @@ func (d *deepCluster) run() error {
 func (d *deepCluster) serverOf(name string) component.Part {
 	part, _ := d.cluster.Node(name).machine.Components().Set.Part(component.APIServer)
 	return part
+}
+
+// methods are what HTTP calls the verbs of the audit.
+var methods = map[string]string{
+	"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch,
+	"delete": http.MethodDelete, "deletecollection": http.MethodDelete,
+}
+
+// audit writes changes to the journal, in the form of those of the shallow simulation.
+func (d *deepCluster) audit(_ string, event *auditv1.Event) {
+	path, object := event.ObjectRef.Resource, event.ObjectRef
+	for _, part := range []string{object.Name, object.Subresource} {
+		if part != "" {
+			path += "/" + part
+		}
+	}
+	arguments := map[string]string{}
+	if agent, _, _ := strings.Cut(event.UserAgent, "/"); agent != "" {
+		arguments["agent"] = agent
+	}
+	if object.Namespace != "" {
+		arguments["namespace"] = object.Namespace
+	}
+	if strings.Contains(event.RequestURI, "dryRun=All") {
+		arguments["dryRun"] = "All"
+	}
+	call := d.cluster.sim.journal.Begin(journal.Entry{
+		Cluster: d.cluster.spec.Name, Method: "kube " + methods[event.Verb] + " " + path, Arguments: arguments,
+		Caller: event.User.Username, Roles: event.User.Groups,
+	}, false)
+	if event.ResponseStatus != nil {
+		call.End(strconv.Itoa(int(event.ResponseStatus.Code)), event.ResponseStatus.Message)
+	}
 }
 
 // changed hears of leaders.

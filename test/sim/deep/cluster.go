@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"ichor.maesh.dev/hub/test/sim/component"
 	"ichor.maesh.dev/hub/test/sim/etcd"
@@ -29,6 +30,8 @@ type Options struct {
 	Binary string
 	// Files are what Talos has written on a machine from its config.
 	Files func(node string) (*secrets.Files, error)
+	// Audit hears of each change that a client from outside has asked an API server for, when that is over.
+	Audit func(node string, event *auditv1.Event)
 	// Changed is told the leader's name after each change of it.
 	Changed func(leader string)
 	// BackOff is the pause before a process that has ended is started again.
@@ -86,6 +89,9 @@ func (c *Cluster) Run(ctx context.Context, server func(node string) component.Pa
 		c.change(func() { nodes[0].bootstrap = &founding })
 	}
 	c.group.Go(c.observe)
+	for _, n := range nodes {
+		c.followAudit(n)
+	}
 	group, starting := errgroup.WithContext(ctx)
 	for _, n := range nodes {
 		group.Go(func() error { return c.startNode(starting, n, server(n.name)) })

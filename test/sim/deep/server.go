@@ -71,8 +71,12 @@ func (c *Cluster) replaceServer(ctx context.Context, n *node, part component.Par
 	if err != nil {
 		return nil, err
 	}
+	audit, err := n.auditArguments()
+	if err != nil {
+		return nil, err
+	}
 	run, err := program{
-		binary: c.Binary, arguments: n.serverArguments(part, files), env: []string{"GOGC=50", "GOMAXPROCS=2"}, log: n.log(component.APIServer),
+		binary: c.Binary, arguments: append(n.serverArguments(part, files), audit...), env: []string{"GOGC=50", "GOMAXPROCS=2"}, log: n.log(component.APIServer),
 	}.start()
 	if err != nil {
 		return nil, err
