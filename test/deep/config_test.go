@@ -89,15 +89,15 @@ func TestDeepConfigChanges(t *testing.T) {
 	g.Eventually(ctx, readyNodes).WithArguments(ctx, k).WithPolling(poll).Should(ConsistOf("cp-1", "worker-1"))
 
 	// Another key of service accounts: the old tokens are void, and the new key is published.
-	token := tokenOf(t, ctx, k)
+	token := tokenOf(ctx, t, k)
 	g.Expect(authenticates(ctx, k, token)).To(BeTrue())
-	before := publishedKeys(t, ctx, k)
+	before := publishedKeys(ctx, t, k)
 	key, err := x509.NewECDSAKey()
 	g.Expect(err).NotTo(HaveOccurred())
 	restarted("cluster:\n  serviceAccount:\n    key: " + indented(key.KeyPEM))
 	g.Eventually(ctx, authenticates).WithArguments(ctx, k, token).WithPolling(poll).Should(BeFalse())
-	g.Expect(publishedKeys(t, ctx, k)).NotTo(ContainElements(before))
-	g.Expect(authenticates(ctx, k, tokenOf(t, ctx, k))).To(BeTrue())
+	g.Expect(publishedKeys(ctx, t, k)).NotTo(ContainElements(before))
+	g.Expect(authenticates(ctx, k, tokenOf(ctx, t, k))).To(BeTrue())
 
 	// Another provider of encryption: Secrets are written with its key, and those of the other one can be read.
 	g.Expect(putSecret(ctx, k, "old")).To(Succeed())
@@ -121,7 +121,7 @@ func putSecret(ctx context.Context, k *kubernetes.Clientset, name string) error 
 	return err
 }
 
-func tokenOf(t *testing.T, ctx context.Context, k *kubernetes.Clientset) string {
+func tokenOf(ctx context.Context, t *testing.T, k *kubernetes.Clientset) string {
 	t.Helper()
 	g := NewWithT(t)
 	request := &authenticationv1.TokenRequest{}
@@ -146,7 +146,7 @@ func authenticates(ctx context.Context, k *kubernetes.Clientset, token string) (
 }
 
 // publishedKeys are the IDs of the keys that the API server publishes.
-func publishedKeys(t *testing.T, ctx context.Context, k *kubernetes.Clientset) []string {
+func publishedKeys(ctx context.Context, t *testing.T, k *kubernetes.Clientset) []string {
 	t.Helper()
 	g := NewWithT(t)
 	text, err := k.Discovery().RESTClient().(*rest.RESTClient).Get().AbsPath("/openid/v1/jwks").DoRaw(ctx)
