@@ -167,7 +167,7 @@ func (m *Machine) complain(err error) {
 	news := m.secrets.trouble != err.Error()
 	m.secrets.trouble = err.Error()
 	m.mu.Unlock()
-	if news {
+	if news && !errors.Is(err, secrets.ErrNoTrustd) { // Waiting for the first control plane is no failure.
 		m.record("certificate-failed", err.Error())
 	}
 }
