@@ -307,7 +307,7 @@ func showsCA(t *testing.T, c *sim.Cluster, node string, ca []byte) error {
 	return err
 }
 
-func nodeReady(k *kubernetes.Clientset, name string) corev1.ConditionStatus {
+func readiness(k *kubernetes.Clientset, name string) corev1.ConditionStatus {
 	node, err := k.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil {
 		return corev1.ConditionStatus(err.Error())
@@ -358,7 +358,7 @@ func TestKubernetesCAFollowsTheConfig(t *testing.T) {
 				g.Eventually(func() error { return listNodes(k) }).Should(Succeed())
 				g.Eventually(func() bool { return apierrors.IsUnauthorized(listNodes(kubeAt(t, c, c.Kubeconfig(), name, fresh.Crt))) }).Should(BeTrue())
 				for _, n := range c.Nodes() {
-					g.Eventually(func() corev1.ConditionStatus { return nodeReady(k, n.Name()) }).Should(Equal(corev1.ConditionTrue), n.Name())
+					g.Eventually(func() corev1.ConditionStatus { return readiness(k, n.Name()) }).Should(Equal(corev1.ConditionTrue), n.Name())
 				}
 			}
 			g.Expect(readFile(t, api(c.Node("worker-1")), secrets.KubeletClient)).NotTo(Equal(first))
@@ -386,9 +386,9 @@ func TestKubeletLockedOut(t *testing.T) {
 	kubeconfig, err := api(cp).Kubeconfig(within(t))
 	g.Expect(err).NotTo(HaveOccurred())
 	k := kubeAt(t, c, kubeconfig, "cp-1", fresh.Crt)
-	g.Eventually(func() corev1.ConditionStatus { return nodeReady(k, "worker-1") }, "5s").Should(Equal(corev1.ConditionUnknown))
+	g.Eventually(func() corev1.ConditionStatus { return readiness(k, "worker-1") }, "5s").Should(Equal(corev1.ConditionUnknown))
 	reconfigure(t, api(w), w, rotatepatcher.K8sSetCA(fresh))
-	g.Eventually(func() corev1.ConditionStatus { return nodeReady(k, "worker-1") }, "5s").Should(Equal(corev1.ConditionTrue))
+	g.Eventually(func() corev1.ConditionStatus { return readiness(k, "worker-1") }, "5s").Should(Equal(corev1.ConditionTrue))
 }
 
 // keyIDs are the names of the keys that an API server shows.
@@ -487,13 +487,6 @@ func TestServiceAccountKeysFollowTheConfig(t *testing.T) {
 		g.Expect(accepts(t, at(name), before)).To(BeFalse(), "the old key is gone")
 	}
 	g.Expect(apierrors.IsUnauthorized(listNodes(robot))).To(BeTrue())
-}
-
-func restConfig(t *testing.T, c *sim.Cluster) *rest.Config {
-	t.Helper()
-	config, err := clientcmd.RESTConfigFromKubeConfig(c.Kubeconfig())
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return config
 }
 
 // encryption encrypts with the first of some keys of secretbox, and reads with all.

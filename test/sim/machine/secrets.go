@@ -237,7 +237,7 @@ func (m *Machine) write(roots *secrets.Roots) bool {
 		return false
 	}
 	s.from, s.version = roots, files.Version
-	m.put(old, m.ordered(old, files))
+	m.put(old, m.keepStale(old, files))
 	s.booting = false
 	return true
 }
@@ -254,8 +254,8 @@ func (m *Machine) before() *secrets.Files {
 	return s.base
 }
 
-// ordered keeps the files as they were that are ordered to stay so.
-func (m *Machine) ordered(old, files *secrets.Files) *secrets.Files {
+// keepStale keeps the files as they were that are ordered to stay so.
+func (m *Machine) keepStale(old, files *secrets.Files) *secrets.Files {
 	m.secrets.partial = false
 	if m.secrets.booting {
 		return files
