@@ -167,7 +167,7 @@ func (m *Machine) complain(err error) {
 	news := m.secrets.trouble != err.Error()
 	m.secrets.trouble = err.Error()
 	m.mu.Unlock()
-	if news {
+	if news && !errors.Is(err, secrets.ErrNoTrustd) { // Waiting for the first control plane is no failure.
 		m.record("certificate-failed", err.Error())
 	}
 }
@@ -237,7 +237,7 @@ func (m *Machine) write(roots *secrets.Roots) bool {
 		return false
 	}
 	s.from, s.version = roots, files.Version
-	m.put(old, m.ordered(old, files))
+	m.put(old, m.keepStale(old, files))
 	s.booting = false
 	return true
 }
@@ -254,8 +254,8 @@ func (m *Machine) before() *secrets.Files {
 	return s.base
 }
 
-// ordered keeps the files as they were that are ordered to stay so.
-func (m *Machine) ordered(old, files *secrets.Files) *secrets.Files {
+// keepStale keeps the files as they were that are ordered to stay so.
+func (m *Machine) keepStale(old, files *secrets.Files) *secrets.Files {
 	m.secrets.partial = false
 	if m.secrets.booting {
 		return files
@@ -409,11 +409,7 @@ func (m *Machine) enroll() error {
 		}
 		enrolled, err := files.BootstrapKubelet(m.secretsNode(), p.Files())
 		if err == nil {
-			m.mu.Lock()
-			m.adopt(m.secrets.files.Keep(enrolled, secrets.OfKubelet))
-			m.mu.Unlock()
-			m.record("kubelet-certificate", p.Name)
-			return nil
+			return m.enrolled(files, enrolled, p.Name)
 		}
 		errs = append(errs, err)
 	}
@@ -421,6 +417,21 @@ func (m *Machine) enroll() error {
 		errs = append(errs, errNoServer)
 	}
 	return failure{reason: reasonEnroll, err: errors.Join(errs...)}
+}
+
+// enrolled puts a kubelet's new certificate in place, unless the files have become others meanwhile.
+func (m *Machine) enrolled(before, files *secrets.Files, by string) error {
+	m.mu.Lock()
+	same := m.secrets.files == before
+	if same {
+		m.adopt(files)
+	}
+	m.mu.Unlock()
+	if !same {
+		return m.enroll()
+	}
+	m.record("kubelet-certificate", by)
+	return nil
 }
 
 // Admitted says whether an API server and the machine's kubelet accept each other's certificates. Without any API server nobody can
@@ -461,6 +472,7 @@ func (m *Machine) admittedBy(server *Machine) bool {
 	return known
 }
 
+// Rendered are the files if somebody has asked for them yet, or the config has asked for other ones.
 func (m *Machine) Rendered() *secrets.Files {
 	m.mu.Lock()
 	defer m.mu.Unlock()

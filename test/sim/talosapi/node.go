@@ -36,7 +36,8 @@ type node struct {
 	configuration configuration // What configuredNow was made from; only sync uses both.
 	configuredNow []resource.Resource
 
-	secretsFrom secretsState // What secretsNow was made from; only sync uses both.
+	revealed    bool         // Somebody has read resources with secrets.
+	secretsFrom secretsState // What secretsNow was made from.
 	secretsNow  []resource.Resource
 
 	certificates string // What was ordered about certificates at the last look.

@@ -15,13 +15,28 @@ import (
 	"ichor.maesh.dev/hub/test/sim/secrets"
 )
 
-// onDemand are the types of resources that are made when somebody reads them for the first time, or when the config asks for other
-// certificates: hardly anybody does, and certificates take time.
-var onDemand = []resource.Type{talossecrets.KubernetesDynamicCertsType, talossecrets.KubernetesType, talossecrets.EtcdType}
+// onDemand are the types of resources that are made when somebody reads one of them for the first time: hardly anybody does. Those that
+// need files are made then, or when the config asks for other files.
+var onDemand = map[resource.Type]bool{
+	talossecrets.OSRootType: false, talossecrets.EtcdRootType: false, talossecrets.KubernetesRootType: false,
+	talossecrets.KubeletType: false, talossecrets.APIType: false, k8s.SecretsStatusType: false,
+	talossecrets.KubernetesDynamicCertsType: true, talossecrets.KubernetesType: true, talossecrets.EtcdType: true,
+}
 
 // reveal makes what somebody is about to read.
 func (n *node) reveal(t resource.Type) {
-	if slices.Contains(onDemand, t) && n.Rendered() == nil && n.Files() != nil {
+	files, ok := onDemand[t]
+	if !ok {
+		return
+	}
+	if files {
+		n.Files()
+	}
+	n.mu.Lock()
+	news := !n.revealed || files && n.secretsFrom.files == nil
+	n.revealed = true
+	n.mu.Unlock()
+	if news {
 		n.sync()
 	}
 }
@@ -36,6 +51,9 @@ type secretsState struct {
 
 // secrets are the resources with secret material. They are made anew when something has changed; the caller is alone.
 func (n *node) secrets() []resource.Resource {
+	if !n.revealed {
+		return nil
+	}
 	now := secretsState{files: n.Rendered(), version: n.SecretsVersion()}
 	now.api, _ = n.API()
 	now.roots[0], now.roots[1] = n.Roots()
