@@ -4,33 +4,57 @@ package fake
 
 import (
 	"context"
+	"path"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
 // Write gives a machine a file.
-func (t *Talos) Write(address, path string, data []byte) {
+func (t *Talos) Write(address, name string, data []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	m := t.machines[address]
 	if m.files == nil {
-		m.files = map[string][]byte{}
+		m.files = map[string]file{}
 	}
-	m.files[path] = slices.Clone(data)
+	m.files[name] = file{data: slices.Clone(data), written: time.Now().UTC().Truncate(time.Second)}
 }
 
-func (c *client) File(_ context.Context, address, path string) ([]byte, error) {
+// file is a file of a machine.
+type file struct {
+	data    []byte
+	written time.Time
+}
+
+func (c *client) FileTimes(_ context.Context, address, directory string) (map[string]time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m, err := c.find(address)
 	if err != nil {
 		return nil, err
 	}
-	data, ok := m.files[path]
-	if !ok {
-		return nil, status.Errorf(codes.Unknown, "stat %s: no such file or directory", path)
+	times := map[string]time.Time{}
+	for name, found := range m.files {
+		if path.Dir(name) == path.Clean(directory) {
+			times[path.Base(name)] = found.written
+		}
 	}
-	return slices.Clone(data), nil
+	return times, nil
+}
+
+func (c *client) File(_ context.Context, address, name string) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, err := c.find(address)
+	if err != nil {
+		return nil, err
+	}
+	found, ok := m.files[name]
+	if !ok {
+		return nil, status.Errorf(codes.Unknown, "stat %s: no such file or directory", name)
+	}
+	return slices.Clone(found.data), nil
 }
