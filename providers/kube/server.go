@@ -132,3 +132,19 @@ func (s *server) TakesToken(ctx context.Context, token string) (bool, error) {
 	}
 	return review.Status.Authenticated, nil
 }
+
+// TokenEnds is when a token ends, as it says itself.
+func TokenEnds(token string) (time.Time, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) < 2 {
+		return time.Time{}, errNoToken
+	}
+	data, err := base64.RawURLEncoding.DecodeString(parts[1])
+	var parsed struct {
+		Ends int64 `json:"exp"`
+	}
+	if err != nil || json.Unmarshal(data, &parsed) != nil || parsed.Ends == 0 {
+		return time.Time{}, errNoToken
+	}
+	return time.Unix(parsed.Ends, 0), nil
+}

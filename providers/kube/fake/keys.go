@@ -80,24 +80,26 @@ func (s *server) IssueToken(ctx context.Context, _ time.Duration) (token kube.To
 	if err := guard.Check(guard.With(ctx, s.guard), "IssueToken"); err != nil {
 		return token, err
 	}
-	return token, s.Run(ctx, "IssueToken", s.address, func() error {
+	err = s.Run(ctx, "IssueToken", s.address, func() error {
 		keys, err := s.keys()
 		if err == nil {
 			token = kube.Token{Text: keys[0], KeyID: keys[0]}
 		}
 		return err
 	})
+	return token, err
 }
 
 func (s *server) TakesToken(ctx context.Context, token string) (takes bool, err error) {
 	if err := guard.Check(guard.With(ctx, s.guard), "TakesToken"); err != nil {
 		return false, err
 	}
-	return takes, s.Run(ctx, "TakesToken", s.address, func() error {
+	err = s.Run(ctx, "TakesToken", s.address, func() error {
 		keys, err := s.keys()
 		takes = slices.Contains(keys, token)
 		return err
 	})
+	return takes, err
 }
 
 func (c *client) LegacyTokens(context.Context) ([]kube.LegacyToken, error) {
@@ -112,7 +114,7 @@ func (c *client) Rewrite(ctx context.Context, kind, after string, limit int) (do
 		return done, err
 	}
 	done.Last = after
-	return done, c.Run(ctx, "Rewrite", kind, func() error {
+	err = c.Run(ctx, "Rewrite", kind, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, name := range c.stored[kind] {
@@ -131,4 +133,5 @@ func (c *client) Rewrite(ctx context.Context, kind, after string, limit int) (do
 		}
 		return nil
 	})
+	return done, err
 }
