@@ -74,6 +74,9 @@ func unit(of *v1alpha1.UnitStatus) *pb.OperationUnit {
 		StepStartTime: Time(of.StepStartTime), Message: of.Message, Failed: !of.FailureTime.IsZero(),
 		Steps: make([]*pb.OperationStep, 0, len(of.Steps)),
 	}
+	if of.Progress != nil {
+		rendered.Done, rendered.GoesOn = of.Progress.Done, of.Progress.Cursor != ""
+	}
 	if of.Phase == v1alpha1.UnitCompleted {
 		rendered.Phase = pb.UnitPhase_UNIT_PHASE_COMPLETED
 	}
@@ -102,6 +105,13 @@ func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
 		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Shutdown{Shutdown: &pb.ShutdownParameters{
 			Action: string(shutdown.Action), Snapshot: string(shutdown.Snapshot),
 		}}}
+	}
+	if rotation := spec.KeyRotation; rotation != nil {
+		keys := make([]string, len(rotation.Keys))
+		for i, key := range rotation.Keys {
+			keys[i] = string(key)
+		}
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_KeyRotation{KeyRotation: &pb.KeyRotationParameters{Keys: keys}}}
 	}
 	if spec.Node == nil {
 		return nil
@@ -145,7 +155,7 @@ func planned(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (pl
 		return 1
 	case op.Spec.Config != nil && len(op.Spec.Config.Machines) > 0:
 		return int32(len(op.Spec.Config.Machines))
-	case op.Spec.Node != nil: // Every member of etcd.
+	case op.Spec.Node != nil, op.Spec.KeyRotation != nil: // Every member of etcd.
 		for _, machine := range machines {
 			planned += count(machine.Spec.Approval == v1alpha1.Approved && machine.Spec.Role == v1alpha1.ControlPlaneRole)
 		}

@@ -202,7 +202,9 @@ func (e *Executor) loaded(ctx context.Context, scope kind.Scope, unit kind.Unit,
 	if err != nil {
 		return "", false, err
 	}
-	i := slices.IndexFunc(list, func(p kube.ComponentPod) bool { return p.Component == apiServer && p.Node == unit.Machine.Status.NodeName })
+	i := slices.IndexFunc(list, func(p kube.ComponentPod) bool {
+		return p.Component == apiServer && p.Node == unit.Machine.Status.NodeName
+	})
 	switch {
 	case i < 0 || list[i].Started.IsZero():
 		return "waiting for its API server, which does not run", false, nil

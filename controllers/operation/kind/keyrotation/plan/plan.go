@@ -77,7 +77,11 @@ type Planner struct {
 // Traits implements plan.Planner. A machine does not tell which key is the new one of an operation whose status is lost, so nobody repeats
 // it. Once it has begun it is better finished than left half-way.
 func (Planner) Traits(spec v1alpha1.TalosOperationSpec) plan.Traits {
-	return plan.Traits{Windows: plan.WindowsToBegin, StartVerb: spec.StartSubresource()}
+	traits := plan.Traits{Windows: plan.WindowsToBegin, StartVerb: spec.StartSubresource()}
+	if Rotates(spec, v1alpha1.ServiceAccountKey) {
+		traits.Confirmable = []string{RefreshTokensStage}
+	}
+	return traits
 }
 
 // Narrow implements plan.Planner: keys are no part of what the spec of a cluster asks for.
