@@ -141,13 +141,13 @@ func replace(documents []document, with machinery.Document, fields ...[]string) 
 	if err != nil {
 		return nil, err
 	}
-	documents = without(documents, fields...)
-	if i := slices.IndexFunc(documents, func(d document) bool { return d.kind == made.kind }); i >= 0 {
-		documents[i] = made
+	now := without(documents, fields...)
+	if i := slices.IndexFunc(now, func(d document) bool { return d.kind == made.kind }); i >= 0 {
+		now[i] = made
 	} else {
-		documents = append(documents, made)
+		now = append(now, made)
 	}
-	return checked(documents)
+	return checked(now, documents)
 }
 
 // without takes fields out of the main document.
@@ -169,10 +169,12 @@ func without(documents []document, fields ...[]string) []document {
 	return made
 }
 
-// checked are documents that machinery finds no fault with.
-func checked(documents []document) ([]byte, error) {
-	if err := validate(documents); err != nil {
-		return nil, fmt.Errorf("refused by Talos: %w", err)
+// checked are documents that machinery finds no fault with, or none that it does not find with those from which they were made.
+func checked(documents, before []document) ([]byte, error) {
+	if objection := validate(documents); objection != nil {
+		if old := validate(before); old == nil || old.Error() != objection.Error() {
+			return nil, fmt.Errorf("refused by Talos: %w", objection)
+		}
 	}
 	return join(documents), nil
 }
@@ -220,7 +222,7 @@ func WithRestartMark(data []byte, mark string) ([]byte, error) {
 	made[i].tree = copyOf(made[i].tree, 0)
 	set(made[i].tree, where.path, value)
 	made[i].raw = written(made[i].tree)
-	return checked(made)
+	return checked(made, documents)
 }
 
 // APIServerPort is the port at which the API server of a control plane listens.

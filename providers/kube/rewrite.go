@@ -104,6 +104,9 @@ func (r apiResource) path(namespace, name string) []string {
 	return parts
 }
 
+// secretsResource is where Secrets are.
+var secretsResource = corev1.SchemeGroupVersion.WithResource(string(corev1.ResourceSecrets))
+
 // errNotServed means that the API server does not serve a kind that it is told to encrypt.
 var errNotServed = errors.New("the API server does not serve it, or lets nobody write it")
 
@@ -111,7 +114,7 @@ var errNotServed = errors.New("the API server does not serve it, or lets nobody 
 func (c *connection) resourceOf(kind string) (apiResource, error) {
 	name, group, _ := strings.Cut(kind, ".")
 	if name == string(corev1.ResourceSecrets) && group == "" {
-		return apiResource{corev1.SchemeGroupVersion.WithResource(name), true}, nil
+		return apiResource{secretsResource, true}, nil
 	}
 	lists, err := discovery.ServerPreferredResources(c.clients.Discovery())
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) { // What an aggregated server does not tell is not in this etcd.

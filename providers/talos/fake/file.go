@@ -14,13 +14,18 @@ import (
 
 // Write gives a machine a file.
 func (t *Talos) Write(address, name string, data []byte) {
+	t.WriteAt(address, name, data, time.Now())
+}
+
+// WriteAt gives a machine a file that it has written at a time.
+func (t *Talos) WriteAt(address, name string, data []byte, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	m := t.machines[address]
 	if m.files == nil {
 		m.files = map[string]file{}
 	}
-	m.files[name] = file{data: slices.Clone(data), written: time.Now().UTC().Truncate(time.Second)}
+	m.files[name] = file{data: slices.Clone(data), written: at.UTC().Truncate(time.Second)}
 }
 
 // file is a file of a machine.
