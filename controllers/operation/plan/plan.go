@@ -130,6 +130,9 @@ const (
 
 	// EffectReset wipes machines.
 	EffectReset Effect = "Reset"
+
+	// EffectKeyRotation replaces keys: components restart, and tokens of old are void in the end.
+	EffectKeyRotation Effect = "KeyRotation"
 )
 
 // Plan is what an operation would do.

@@ -101,7 +101,7 @@ func Rotates(spec v1alpha1.TalosOperationSpec, key v1alpha1.RotatedKey) bool {
 // takes what any other one has made.
 func (p Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 	controlPlanes := controlPlanesOf(facts)
-	made := plan.Plan{Effect: plan.EffectRestartComponents, Stages: p.stages(facts, controlPlanes), Changes: map[string]plan.Change{}}
+	made := plan.Plan{Effect: plan.EffectKeyRotation, Stages: p.stages(facts, controlPlanes), Changes: map[string]plan.Change{}}
 	for _, machine := range controlPlanes {
 		made.Changes[machine.Name] = plan.Change{Effect: plan.EffectRestartComponents}
 	}

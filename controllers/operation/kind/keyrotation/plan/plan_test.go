@@ -98,7 +98,7 @@ func TestStages(t *testing.T) {
 				g.Expect(stage).To(And(HaveField("Disruptive", true), HaveField("KeepsEtcd", true), HaveField("Batch.Tiered", true)), stage.Name)
 				g.Expect(stage.Machines).To(Equal([]string{"cp-2", "cp-3", "cp-1"}), "control planes only, the leader last")
 			}
-			g.Expect(p.Effect).To(Equal(plan.EffectRestartComponents))
+			g.Expect(p.Effect).To(Equal(plan.EffectKeyRotation))
 			g.Expect(p.Changes).To(And(HaveLen(3), Not(HaveKey("w-1"))))
 		})
 	}
