@@ -15,7 +15,7 @@ func TestRotateKeys(t *testing.T) {
 	g := NewWithT(t)
 	h, u := planning(t, &pb.Plan{
 		Cluster: ref("default", "prod-1"), Kind: pb.OperationKind_OPERATION_KIND_KEY_ROTATION, Effect: pb.Effect_EFFECT_KEY_ROTATION,
-		Confirmation: pb.Confirmation_CONFIRMATION_YES,
+		Confirmation: pb.Confirmation_CONFIRMATION_NAME,
 	})
 	for _, row := range []struct {
 		args []string
@@ -36,7 +36,7 @@ func TestRotateKeys(t *testing.T) {
 		{[]string{"--key", "secretbox,service-account"}, []string{"Secretbox", "ServiceAccount"}},
 		{[]string{"--key", "secretbox"}, []string{"Secretbox"}},
 	} {
-		r := u.ichor(with([]string{"cluster", "rotate-keys", "prod-1", "--yes"}, row.args...)...)
+		r := u.ichor(with([]string{"cluster", "rotate-keys", "prod-1", "--confirm", "prod-1"}, row.args...)...)
 		g.Expect(r.Code).To(BeZero(), r.Err)
 		g.Expect(r.Err).To(ContainSubstring("rotate keys"))
 		g.Expect(of[*pb.CreateOperationRequest](h)[i].GetOrder()).To(BeComparableTo(&pb.OperationOrder{

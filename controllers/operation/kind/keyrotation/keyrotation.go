@@ -47,7 +47,7 @@ type Options struct {
 
 	Clock clock.PassiveClock
 
-	// RestartAfter is how long an API server that Talos has to restart may take before it is made to; zero takes 90 seconds.
+	// RestartAfter is how long an API server that Talos has to restart may take before it is made to; zero takes a minute.
 	RestartAfter time.Duration
 
 	// Refresh is how long tokens may be in use before whoever uses them has a new one; zero takes a day and ten minutes: a kubelet renews
@@ -72,7 +72,7 @@ func New(o Options) *Executor {
 	for _, option := range []struct {
 		value    *time.Duration
 		standard time.Duration
-	}{{&o.RestartAfter, 90 * time.Second}, {&o.Refresh, 24*time.Hour + 10*time.Minute}} {
+	}{{&o.RestartAfter, time.Minute}, {&o.Refresh, 24*time.Hour + 10*time.Minute}} {
 		if *option.value == 0 {
 			*option.value = option.standard
 		}
