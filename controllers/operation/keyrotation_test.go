@@ -258,7 +258,7 @@ var _ = Describe("Rotating keys", func() {
 				"Snapshot", "AcceptSecretbox", "SwapSecretbox", "Rewrite", "DropSecretbox", "Bundle",
 			}))
 			Expect(unitOf(done, "Rewrite")).To(And(
-				HaveField("Progress.Done", BeEquivalentTo(5)), HaveField("Progress.Cursor", ""), HaveField("Message", "5 objects written with the new key")))
+				HaveField("Progress.Done", BeEquivalentTo(5)), HaveField("Progress.Cursor", ""), HaveField("Message", "5 objects written again")))
 			Expect(f.calls("Reboot", "Shutdown")).To(BeEmpty())
 			for _, call := range f.calls() {
 				Expect(call).NotTo(HaveSuffix(" w1"), "control planes only")

@@ -28,7 +28,7 @@ type clusterLook struct {
 	// trouble says why nothing is known.
 	trouble string
 
-	// others says which control plane does not use the new key yet.
+	// others says which control plane does not use the right key yet.
 	others string
 
 	// until is when all tokens of pods are refreshed, and over says that it has come.
@@ -46,16 +46,16 @@ func clusterLookOf(seen kind.Observation) clusterLook {
 
 func (e *Executor) lookAtCluster(ctx context.Context, scope kind.Scope, unit kind.Unit) clusterLook {
 	switch unit.Status.Stage {
-	case keyplan.RefreshTokensStage:
+	case keyplan.RefreshTokensStage, keyplan.BackRefreshTokensStage:
 		return e.lookAtTokens(ctx, scope, unit)
-	case keyplan.RewriteStage:
-		return e.lookAtWriters(ctx, scope)
+	case keyplan.RewriteStage, keyplan.BackRewriteStage:
+		return e.lookAtWriters(ctx, scope, unit)
 	}
 	return clusterLook{}
 }
 
-// lookAtWriters makes sure that every API server writes with the new key: what is written again has to stay so.
-func (e *Executor) lookAtWriters(ctx context.Context, scope kind.Scope) clusterLook {
+// lookAtWriters makes sure that every API server writes with the same key by now: what is written again has to stay so.
+func (e *Executor) lookAtWriters(ctx context.Context, scope kind.Scope, unit kind.Unit) clusterLook {
 	kept, err := e.keeper.need(ctx, scope)
 	if err != nil {
 		return clusterLook{trouble: err.Error()}
@@ -64,7 +64,7 @@ func (e *Executor) lookAtWriters(ctx context.Context, scope kind.Scope) clusterL
 	if err != nil {
 		return clusterLook{trouble: talos.Trouble(err)}
 	}
-	return clusterLook{others: e.behind(ctx, scope, reader, kept, keyplan.RewriteStage)}
+	return clusterLook{others: e.behind(ctx, scope, reader, kept, unit.Status.Stage)}
 }
 
 // lookAtTokens finds out who may still use a token of the old key.
@@ -107,7 +107,7 @@ func refreshing(scope kind.Scope, unit kind.Unit, found clusterLook) kind.Action
 	switch {
 	case unit.Status.Step == "":
 		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.RefreshingStep, Message: "waiting until tokens of the old key are refreshed"}
-	case scope.ConfirmedStage == keyplan.RefreshTokensStage:
+	case scope.ConfirmedStage == unit.Status.Stage:
 		return kind.Action{Verdict: kind.Done, Message: confirmedWords(found)}
 	case found.trouble != "":
 		return kind.Action{Verdict: kind.Wait, Message: "waiting for the Kubernetes API, to see who uses old tokens: " + found.trouble}
@@ -195,7 +195,7 @@ func (e *Executor) rewrite(ctx context.Context, scope kind.Scope, unit kind.Unit
 	default:
 		progress.Cursor = ""
 	}
-	return kind.Outcome{Progress: &progress, Message: fmt.Sprintf("%s written with the new key", count(progress.Done, "object"))}, err
+	return kind.Outcome{Progress: &progress, Message: fmt.Sprintf("%s written again", count(progress.Done, "object"))}, err
 }
 
 // cursorOf reads a cursor: the kind, and the last object of it that is done. None is the beginning.
@@ -219,11 +219,38 @@ func (e *Executor) renew(ctx context.Context, scope kind.Scope) (kind.Outcome, e
 	if e.options.Bundles == nil {
 		return kind.Outcome{}, nil
 	}
+	if kept, err = e.used(ctx, scope, kept); err != nil {
+		return kind.Outcome{}, err
+	}
 	err = e.options.Bundles(guard.With(ctx, scope.Guard), scope.Cluster, kept.into)
 	if errors.Is(err, credentials.ErrMissing) {
 		return kind.Outcome{Message: "no bundle of secrets is kept for the cluster: whoever has one has to replace it"}, nil
 	}
 	return kind.Outcome{}, err
+}
+
+// used are the keys of those that are kept that control planes use: one that was turned back is of no use any more.
+func (e *Executor) used(ctx context.Context, scope kind.Scope, kept keys) (keys, error) {
+	config, err := e.anyConfig(ctx, scope)
+	if err != nil {
+		return keys{}, err
+	}
+	for _, key := range []struct {
+		stage  string
+		forget func()
+	}{
+		{keyplan.DropServiceAccountStage, func() { kept.serviceAccount = "" }},
+		{keyplan.DropSecretboxStage, func() { kept.secretbox = machineconfig.EncryptionKey{} }},
+	} {
+		uses, err := usesNew(config, kept, key.stage)
+		if err != nil {
+			return keys{}, finding("%s", err)
+		}
+		if !uses {
+			key.forget()
+		}
+	}
+	return kept, nil
 }
 
 // into puts the new keys into a bundle.

@@ -39,6 +39,9 @@ type keys struct {
 	// oldIssuers are the public keys, in PEM, that API servers signed with before.
 	oldIssuers []string
 
+	// oldIssuer is the private key, in PEM, that they sign with again if the rotation is turned back.
+	oldIssuer string
+
 	// oldToken is a token that the old key has signed; empty as long as there is none.
 	oldToken string
 
@@ -50,6 +53,7 @@ type keys struct {
 const (
 	serviceAccountData = "service-account.key"
 	oldIssuersData     = "old-service-account.pub"
+	oldIssuerData      = "old-service-account.key"
 	oldTokenData       = "old-token"
 	secretboxNameData  = "secretbox.name"
 	secretboxData      = "secretbox.secret"
@@ -73,7 +77,7 @@ func (k keeper) load(ctx context.Context, scope kind.Scope) (kept keys, found bo
 	}
 	kept = keys{
 		serviceAccount: string(secret.Data[serviceAccountData]), oldToken: string(secret.Data[oldTokenData]),
-		oldIssuers: parted(string(secret.Data[oldIssuersData])),
+		oldIssuers: parted(string(secret.Data[oldIssuersData])), oldIssuer: string(secret.Data[oldIssuerData]),
 	}
 	if name := string(secret.Data[secretboxNameData]); name != "" {
 		kept.secretbox = machineconfig.EncryptionKey{Provider: machineconfig.SecretboxProvider, Name: name, Secret: string(secret.Data[secretboxData])}
@@ -115,7 +119,7 @@ func (k keeper) keep(ctx context.Context, scope kind.Scope, made keys) error {
 	}
 	data := map[string][]byte{}
 	for name, value := range map[string]string{
-		serviceAccountData: made.serviceAccount, oldIssuersData: strings.Join(made.oldIssuers, ""),
+		serviceAccountData: made.serviceAccount, oldIssuersData: strings.Join(made.oldIssuers, ""), oldIssuerData: made.oldIssuer,
 		secretboxNameData: made.secretbox.Name, secretboxData: made.secretbox.Secret,
 	} {
 		if value != "" {

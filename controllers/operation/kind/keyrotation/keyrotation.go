@@ -125,11 +125,11 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 		return checking(unit, seen)
 	case keyplan.KeysStage:
 		return once(unit, v1alpha1.GeneratingStep)
-	case keyplan.RefreshTokensStage:
+	case keyplan.RefreshTokensStage, keyplan.BackRefreshTokensStage:
 		return refreshing(scope, unit, clusterLookOf(seen))
 	case keyplan.SnapshotStage:
 		return once(unit, v1alpha1.SnapshottingStep)
-	case keyplan.RewriteStage:
+	case keyplan.RewriteStage, keyplan.BackRewriteStage:
 		return rewriting(unit, clusterLookOf(seen))
 	case keyplan.BundleStage:
 		return once(unit, v1alpha1.RenewingStep)

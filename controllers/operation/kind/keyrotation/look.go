@@ -95,7 +95,7 @@ func (e *Executor) lookAtMachine(ctx context.Context, scope kind.Scope, unit kin
 	if unit.Status.Step == v1alpha1.VerifyingStep {
 		e.lookAtServer(ctx, scope, unit, reader, own.Active, &found)
 	}
-	if unit.Status.Step == "" && keyplan.Drops(unit.Status.Stage) {
+	if unit.Status.Step == "" && keyplan.TakesAway(unit.Status.Stage) {
 		found.others = e.behind(ctx, scope, reader, kept, unit.Status.Stage)
 	}
 	return found
@@ -277,32 +277,40 @@ func controlPlanes(scope kind.Scope) []*v1alpha1.TalosMachine {
 	return slices.DeleteFunc(slices.Clone(scope.Approved), func(m *v1alpha1.TalosMachine) bool { return m.Spec.Role != v1alpha1.ControlPlaneRole })
 }
 
-// behind names a control plane that does not use the new key yet, or of which that is not known; nothing if there is none. It may have joined
-// since, or be away.
+// behind names a control plane that does not use the key yet which is to be left, or of which that is not known; nothing if there is none. It
+// may have joined since, or be away.
 func (e *Executor) behind(ctx context.Context, scope kind.Scope, reader talos.Reader, kept keys, stage string) string {
+	which := "new"
+	if back(stage) {
+		which = "old"
+	}
 	for _, machine := range controlPlanes(scope) {
 		if machine.Held() {
-			return fmt.Sprintf("control plane %s is held, and an old key is not dropped without it: ichor machine unhold %[1]s --cluster %s", machine.Name, scope.Cluster.Name)
+			return fmt.Sprintf("control plane %s is held, and no key is dropped without it: ichor machine unhold %[1]s --cluster %s", machine.Name, scope.Cluster.Name)
 		}
 		own, err := reader.Config(ctx, machine.Spec.Address)
 		if err != nil {
-			return fmt.Sprintf("control plane %s does not tell which key it uses, and an old key is not dropped without it: %s", machine.Name, talos.Trouble(err))
+			return fmt.Sprintf("control plane %s does not tell which key it uses, and no key is dropped without it: %s", machine.Name, talos.Trouble(err))
 		}
 		uses, err := usesNew(own.Active, kept, stage)
 		if err != nil {
 			return fmt.Sprintf("control plane %s: %s", machine.Name, err)
 		}
-		if !uses {
-			return fmt.Sprintf("control plane %s does not use the new key, and would be left without any: has it joined since? Remove it, and join it again "+
-				"with the machine config of another control plane", machine.Name)
+		if uses == back(stage) {
+			return fmt.Sprintf("control plane %s does not use the %s key, and would be left without any: has it joined since? Remove it, and join it again "+
+				"with the machine config of another control plane", machine.Name, which)
 		}
 	}
 	return ""
 }
 
+// back says whether a stage is on the way back.
+func back(stage string) bool { return strings.HasPrefix(stage, "Back") }
+
 // usesNew says whether a config uses the new key that a stage is about.
 func usesNew(config []byte, kept keys, stage string) (bool, error) {
-	if stage == keyplan.DropServiceAccountStage || stage == keyplan.RefreshTokensStage {
+	switch stage {
+	case keyplan.DropServiceAccountStage, keyplan.BackAcceptServiceAccountStage:
 		account, err := machineconfig.ServiceAccountOf(config)
 		return strings.TrimSpace(account.Issuer) == strings.TrimSpace(kept.serviceAccount), err
 	}
@@ -337,33 +345,46 @@ func withServiceAccount(config []byte, stage string, kept keys) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	switch stage {
-	case keyplan.AcceptServiceAccountStage, keyplan.SwapServiceAccountStage, keyplan.DropServiceAccountStage:
+	if change := accountChanges[stage]; change != nil {
 		if kept.serviceAccount == "" {
 			return nil, errNoKeys
 		}
-	}
-	switch stage {
-	case keyplan.AcceptServiceAccountStage:
-		public, err := machineconfig.PublicKey(kept.serviceAccount)
-		if err != nil {
-			return nil, err
-		}
-		account, err = account.Accepting(public)
-		if err != nil {
-			return nil, err
-		}
-	case keyplan.SwapServiceAccountStage, keyplan.DropServiceAccountStage:
-		if account, err = account.Issuing(kept.serviceAccount); err != nil {
-			return nil, err
-		}
-	}
-	if stage == keyplan.DropServiceAccountStage {
-		if account, err = account.Dropping(kept.oldIssuers...); err != nil {
+		if account, err = change(account, kept); err != nil {
 			return nil, err
 		}
 	}
 	return machineconfig.WithServiceAccount(config, account)
+}
+
+// accountChanges are what passes do about the key of service accounts.
+var accountChanges = map[string]func(machineconfig.ServiceAccount, keys) (machineconfig.ServiceAccount, error){
+	keyplan.AcceptServiceAccountStage: func(account machineconfig.ServiceAccount, kept keys) (machineconfig.ServiceAccount, error) {
+		public, err := machineconfig.PublicKey(kept.serviceAccount)
+		if err != nil {
+			return account, err
+		}
+		return account.Accepting(public)
+	},
+	keyplan.SwapServiceAccountStage: func(account machineconfig.ServiceAccount, kept keys) (machineconfig.ServiceAccount, error) {
+		return account.Issuing(kept.serviceAccount)
+	},
+	keyplan.DropServiceAccountStage: func(account machineconfig.ServiceAccount, kept keys) (machineconfig.ServiceAccount, error) {
+		account, err := account.Issuing(kept.serviceAccount)
+		if err != nil {
+			return account, err
+		}
+		return account.Dropping(kept.oldIssuers...)
+	},
+	keyplan.BackSwapServiceAccountStage: func(account machineconfig.ServiceAccount, kept keys) (machineconfig.ServiceAccount, error) {
+		return account.Issuing(kept.oldIssuer)
+	},
+	keyplan.BackAcceptServiceAccountStage: func(account machineconfig.ServiceAccount, kept keys) (machineconfig.ServiceAccount, error) {
+		public, err := machineconfig.PublicKey(kept.serviceAccount)
+		if err != nil {
+			return account, err
+		}
+		return account.Dropping(public)
+	},
 }
 
 func withEncryption(config []byte, stage string, kept keys) ([]byte, error) {
@@ -371,19 +392,20 @@ func withEncryption(config []byte, stage string, kept keys) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch stage {
-	case keyplan.AcceptSecretboxStage, keyplan.SwapSecretboxStage, keyplan.DropSecretboxStage:
+	if change := encryptionChanges[stage]; change != nil {
 		if kept.secretbox.Name == "" {
 			return nil, errNoKeys
 		}
-	}
-	switch stage {
-	case keyplan.AcceptSecretboxStage:
-		encryption = encryption.Accepting(kept.secretbox)
-	case keyplan.SwapSecretboxStage:
-		encryption = encryption.Writing(kept.secretbox)
-	case keyplan.DropSecretboxStage:
-		encryption = encryption.Only(kept.secretbox)
+		encryption = change(encryption, kept.secretbox)
 	}
 	return machineconfig.WithEncryption(config, encryption)
+}
+
+// encryptionChanges are what passes do about the key that encrypts Secrets.
+var encryptionChanges = map[string]func(machineconfig.Encryption, machineconfig.EncryptionKey) machineconfig.Encryption{
+	keyplan.AcceptSecretboxStage:     machineconfig.Encryption.Accepting,
+	keyplan.SwapSecretboxStage:       machineconfig.Encryption.Writing,
+	keyplan.DropSecretboxStage:       machineconfig.Encryption.Only,
+	keyplan.BackSwapSecretboxStage:   machineconfig.Encryption.Accepting,
+	keyplan.BackAcceptSecretboxStage: machineconfig.Encryption.Without,
 }

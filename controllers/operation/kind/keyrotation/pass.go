@@ -129,13 +129,10 @@ func verify(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action
 
 // proves says whether a pass is proved by tokens.
 func proves(scope kind.Scope, stage string) bool {
-	switch stage {
-	case keyplan.MigrateStage:
+	if stage == keyplan.MigrateStage {
 		return keyplan.Rotates(scope.Spec, v1alpha1.ServiceAccountKey)
-	case keyplan.AcceptServiceAccountStage, keyplan.SwapServiceAccountStage, keyplan.DropServiceAccountStage:
-		return true
 	}
-	return false
+	return accountChanges[stage] != nil
 }
 
 // check has a machine check the config of the first pass, which changes nothing there.

@@ -248,6 +248,7 @@ func (k *keys) withIssuer(config []byte, old []oldKey) ([]oldKey, error) {
 	}
 	k.oldIssuers = append(k.oldIssuers, public)
 	if k.serviceAccount == "" {
+		k.oldIssuer = account.Issuer
 		if k.serviceAccount, err = machineconfig.NewServiceAccountKey(account.Issuer); err != nil {
 			return old, err
 		}

@@ -79,7 +79,7 @@ type Planner struct {
 func (Planner) Traits(spec v1alpha1.TalosOperationSpec) plan.Traits {
 	traits := plan.Traits{Windows: plan.WindowsToBegin, StartVerb: spec.StartSubresource()}
 	if Rotates(spec, v1alpha1.ServiceAccountKey) {
-		traits.Confirmable = []string{RefreshTokensStage}
+		traits.Confirmable = []string{RefreshTokensStage, BackRefreshTokensStage}
 	}
 	return traits
 }
@@ -101,7 +101,7 @@ func Rotates(spec v1alpha1.TalosOperationSpec, key v1alpha1.RotatedKey) bool {
 // takes what any other one has made.
 func (p Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 	controlPlanes := controlPlanesOf(facts)
-	made := plan.Plan{Effect: plan.EffectKeyRotation, Stages: p.stages(facts, controlPlanes), Changes: map[string]plan.Change{}}
+	made := plan.Plan{Effect: plan.EffectKeyRotation, Stages: p.forwards(facts, controlPlanes), Changes: map[string]plan.Change{}}
 	for _, machine := range controlPlanes {
 		made.Changes[machine.Name] = plan.Change{Effect: plan.EffectRestartComponents}
 	}
@@ -115,31 +115,45 @@ func controlPlanesOf(facts plan.Facts) []*v1alpha1.TalosMachine {
 	return slices.DeleteFunc(facts.Approved(), func(m *v1alpha1.TalosMachine) bool { return m.Spec.Role != v1alpha1.ControlPlaneRole })
 }
 
-func (p Planner) stages(facts plan.Facts, controlPlanes []*v1alpha1.TalosMachine) []plan.Stage {
-	names := plan.Order(controlPlanes, facts.Cluster.Status.EtcdLeader)
-	pass := func(name string, unsafe bool) plan.Stage {
-		// The API server of a machine restarts; the machine and its etcd member stay.
-		return plan.Stage{Name: name, Machines: names, Batch: plan.Batch{Tiered: true}, Disruptive: true, KeepsEtcd: true, Unsafe: unsafe}
-	}
-	stages := []plan.Stage{
-		{Name: CheckStage, Machines: names, Batch: plan.Batch{Parallel: max(len(names), 1)}},
-		{Name: KeysStage, Whole: true},
-		pass(MigrateStage, false),
-	}
+// forwards are the stages of a rotation that nobody has asked to turn back.
+func (p Planner) forwards(facts plan.Facts, controlPlanes []*v1alpha1.TalosMachine) []plan.Stage {
+	names := []string{CheckStage, KeysStage, MigrateStage}
 	for _, key := range keysOf(facts.Spec) {
-		switch key {
-		case v1alpha1.ServiceAccountKey:
-			stages = append(stages, pass(AcceptServiceAccountStage, false), pass(SwapServiceAccountStage, true),
-				plan.Stage{Name: RefreshTokensStage, Whole: true, Unsafe: true}, pass(DropServiceAccountStage, true))
-		case v1alpha1.SecretboxKey:
-			if p.snapshots(facts) {
-				stages = append(stages, plan.Stage{Name: SnapshotStage, Whole: true, Gates: []string{v1alpha1.EtcdHealthyGate}})
-			}
-			stages = append(stages, pass(AcceptSecretboxStage, false), pass(SwapSecretboxStage, true),
-				plan.Stage{Name: RewriteStage, Whole: true, Unsafe: true}, pass(DropSecretboxStage, true))
+		if key == v1alpha1.SecretboxKey && p.snapshots(facts) {
+			names = append(names, SnapshotStage)
 		}
+		names = append(names, stagesOf[key]...)
 	}
-	return append(stages, plan.Stage{Name: BundleStage, Whole: true})
+	var stages []plan.Stage
+	for _, name := range append(names, BundleStage) {
+		stages = append(stages, stage(facts, controlPlanes, name))
+	}
+	return stages
+}
+
+// stagesOf are the stages of a key, in order.
+var stagesOf = map[v1alpha1.RotatedKey][]string{
+	v1alpha1.ServiceAccountKey: {AcceptServiceAccountStage, SwapServiceAccountStage, RefreshTokensStage, DropServiceAccountStage},
+	v1alpha1.SecretboxKey:      {AcceptSecretboxStage, SwapSecretboxStage, RewriteStage, DropSecretboxStage},
+}
+
+// stage is a stage by its name. In a pass the API server of a machine restarts; the machine and its etcd member stay.
+func stage(facts plan.Facts, controlPlanes []*v1alpha1.TalosMachine, name string) plan.Stage {
+	made := plan.Stage{Name: name, Unsafe: Unsafe(name)}
+	switch {
+	case name == CheckStage:
+		made.Batch.Parallel = max(len(controlPlanes), 1)
+	case Passes(name):
+		made.Batch.Tiered, made.Disruptive, made.KeepsEtcd = true, true, true
+	case name == SnapshotStage:
+		made.Whole, made.Gates = true, []string{v1alpha1.EtcdHealthyGate}
+		return made
+	default:
+		made.Whole = true
+		return made
+	}
+	made.Machines = plan.Order(controlPlanes, facts.Cluster.Status.EtcdLeader)
+	return made
 }
 
 func keysOf(spec v1alpha1.TalosOperationSpec) []v1alpha1.RotatedKey {
@@ -154,22 +168,51 @@ func (p Planner) snapshots(facts plan.Facts) bool {
 	return p.StoresSnapshots && facts.Cluster.Spec.EtcdBackup != nil && facts.Cluster.Spec.EtcdBackup.BucketURL != ""
 }
 
+// Stages of a way back. They take back what the stages of almost the same name have done.
+const (
+	// BackSwapServiceAccountStage is the pass after which every API server signs with the old key again.
+	BackSwapServiceAccountStage = "BackSwapServiceAccount"
+
+	// BackRefreshTokensStage waits until tokens of the new key are refreshed.
+	BackRefreshTokensStage = "BackRefreshTokens"
+
+	// BackAcceptServiceAccountStage is the pass after which no API server takes tokens of the new key.
+	BackAcceptServiceAccountStage = "BackAcceptServiceAccount"
+
+	// BackSwapSecretboxStage is the pass after which every API server encrypts with the old key again.
+	BackSwapSecretboxStage = "BackSwapSecretbox"
+
+	// BackRewriteStage has everything written again that the new key has encrypted.
+	BackRewriteStage = "BackRewrite"
+
+	// BackAcceptSecretboxStage is the pass after which no API server has the new key.
+	BackAcceptSecretboxStage = "BackAcceptSecretbox"
+)
+
 // Passes says whether a stage is a pass: it changes the machine configs of control planes.
 func Passes(stage string) bool {
 	switch stage {
-	case MigrateStage, AcceptServiceAccountStage, SwapServiceAccountStage, DropServiceAccountStage, AcceptSecretboxStage, SwapSecretboxStage, DropSecretboxStage:
+	case MigrateStage, AcceptServiceAccountStage, SwapServiceAccountStage, DropServiceAccountStage, AcceptSecretboxStage, SwapSecretboxStage, DropSecretboxStage,
+		BackSwapServiceAccountStage, BackAcceptServiceAccountStage, BackSwapSecretboxStage, BackAcceptSecretboxStage:
 		return true
 	}
 	return false
 }
 
-// Drops says whether a stage is a pass that takes an old key away.
+// Drops says whether a stage is a pass after whose beginning there is no way back.
 func Drops(stage string) bool { return stage == DropServiceAccountStage || stage == DropSecretboxStage }
 
-// Unsafe says whether a stage is between the first API server that uses the new key and the last one that has the old key.
+// TakesAway says whether a stage is a pass that takes a key away, the old one or on the way back the new one.
+func TakesAway(stage string) bool {
+	return Drops(stage) || stage == BackAcceptServiceAccountStage || stage == BackAcceptSecretboxStage
+}
+
+// Unsafe says whether a stage is between the first API server that uses the new key and the last one that has the old key, or on the way back
+// the last one that has the new key.
 func Unsafe(stage string) bool {
 	switch stage {
-	case SwapServiceAccountStage, RefreshTokensStage, DropServiceAccountStage, SwapSecretboxStage, RewriteStage, DropSecretboxStage:
+	case SwapServiceAccountStage, RefreshTokensStage, DropServiceAccountStage, SwapSecretboxStage, RewriteStage, DropSecretboxStage,
+		BackSwapServiceAccountStage, BackRefreshTokensStage, BackAcceptServiceAccountStage, BackSwapSecretboxStage, BackRewriteStage, BackAcceptSecretboxStage:
 		return true
 	}
 	return false
@@ -177,7 +220,7 @@ func Unsafe(stage string) bool {
 
 func (p Planner) warnings(facts plan.Facts, controlPlanes []*v1alpha1.TalosMachine) []plan.Warning {
 	passes := 0
-	for _, stage := range p.stages(facts, controlPlanes) {
+	for _, stage := range p.forwards(facts, controlPlanes) {
 		if Passes(stage.Name) {
 			passes++
 		}

@@ -197,7 +197,7 @@ func TestNothingSpeaksAgainst(t *testing.T) {
 
 func TestTraits(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(Planner{}.Traits(facts(both).Spec)).To(Equal(plan.Traits{Windows: plan.WindowsToBegin, StartVerb: "key-rotation", Confirmable: []string{"RefreshTokens"}}))
+	g.Expect(Planner{}.Traits(facts(both).Spec)).To(Equal(plan.Traits{Windows: plan.WindowsToBegin, StartVerb: "key-rotation", Confirmable: []string{"RefreshTokens", "BackRefreshTokens"}}))
 	g.Expect(Planner{}.Traits(facts(v1alpha1.SecretboxKey).Spec).Confirmable).To(BeEmpty())
 	g.Expect(Planner{}.Narrow(v1alpha1.OperationTarget{TalosVersion: "v1.14.1"})).To(BeZero())
 	g.Expect(Planner{}.AtTarget(nil, v1alpha1.OperationTarget{})).To(BeFalse())
