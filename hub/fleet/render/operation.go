@@ -33,6 +33,7 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 		LockHeld:        meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.LockHeldCondition),
 		Overrides:       overrides(op.Spec.Overrides),
 		Parameters:      parameters(op.Spec),
+		Awaits:          awaits(op),
 		CreatedBy:       op.Annotations[v1alpha1.CreatedByAnnotation],
 		CreateTime:      Time(op.CreationTimestamp),
 		StartTime:       Time(op.Status.StartTime),
@@ -95,6 +96,19 @@ func overrides(of []v1alpha1.GateOverride) []*pb.GateOverride {
 		rendered = append(rendered, &pb.GateOverride{Gate: override.Gate, Reason: override.Reason})
 	}
 	return rendered
+}
+
+// awaiting are the steps that end when somebody says so.
+var awaiting = []v1alpha1.OperationStep{v1alpha1.RefreshingStep}
+
+// awaits is the stage under way that waits for somebody's word, and has not got it yet.
+func awaits(op *v1alpha1.TalosOperation) string {
+	stage := op.Status.Stage
+	waits := slices.ContainsFunc(op.Status.Units, func(u v1alpha1.UnitStatus) bool { return u.Name == stage && slices.Contains(awaiting, u.Step) })
+	if !waits || op.Annotations[v1alpha1.ConfirmStageAnnotation] == stage {
+		return ""
+	}
+	return stage
 }
 
 func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {

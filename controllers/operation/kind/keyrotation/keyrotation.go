@@ -182,7 +182,7 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 	case v1alpha1.RestartingStep:
 		return kind.Outcome{}, e.apply(ctx, scope, unit, markOf(scope, unit))
 	case v1alpha1.ProvingStep:
-		return kind.Outcome{}, e.prove(ctx, scope, unit)
+		return e.prove(ctx, scope, unit)
 	case v1alpha1.SnapshottingStep:
 		return kind.Outcome{}, e.options.Snapshots.Take(ctx, scope.Cluster, scope.Guard, kind.SnapshotName(scope))
 	case v1alpha1.RewritingStep:

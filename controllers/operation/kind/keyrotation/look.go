@@ -52,6 +52,9 @@ type look struct {
 	// missing says what its API server lacks to have the keys of its config; nothing means that it has them.
 	missing string
 
+	// proof says what was found of an API server that lacks nothing, for people.
+	proof string
+
 	// restart says that Talos has had the time to restart the API server, and that a restart is all that is missing.
 	restart bool
 
@@ -150,7 +153,21 @@ func (e *Executor) lookAtServer(ctx context.Context, scope kind.Scope, unit kind
 	}
 	missing, helps, err := e.loaded(ctx, scope, unit, reader, config)
 	found.missing = orTrouble(missing, err)
+	found.proof = proofOf(scope, config)
 	found.restart = err == nil && helps && e.options.Clock.Since(unit.Status.StepStartTime.Time) >= e.options.RestartAfter
+}
+
+// proofOf says which keys an API server has whose files are as its config says, and that has started since.
+func proofOf(scope kind.Scope, config []byte) string {
+	encryption, err := machineconfig.EncryptionOf(config)
+	if err != nil || !keyplan.Rotates(scope.Spec, v1alpha1.SecretboxKey) {
+		return ""
+	}
+	var names []string
+	for _, key := range encryption.Keys() {
+		names = append(names, key.Name)
+	}
+	return fmt.Sprintf("its API server has started since its files were written: it writes with %s and reads with %s", names[0], strings.Join(names, ", "))
 }
 
 func orTrouble(words string, err error) string {

@@ -85,7 +85,7 @@ func pass(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	case step == v1alpha1.ApplyingStep, step == v1alpha1.RestartingStep:
 		return verifying
 	case step == v1alpha1.ProvingStep:
-		return kind.Action{Verdict: kind.Done}
+		return kind.Action{Verdict: kind.Done, Message: unit.Status.Outcome.Message}
 	}
 	if bad := blocked(unit, seen); bad != nil {
 		return *bad
@@ -124,7 +124,7 @@ func verify(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action
 	case proves(scope, unit.Status.Stage):
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.ProvingStep}
 	}
-	return kind.Action{Verdict: kind.Done}
+	return kind.Action{Verdict: kind.Done, Message: found.proof}
 }
 
 // proves says whether a pass is proved by tokens.

@@ -26,28 +26,31 @@ const (
 
 // prove has the API server of a control plane sign a token that every other one takes, and take one of every other. So it shows what it has
 // read, and what the others have.
-func (e *Executor) prove(ctx context.Context, scope kind.Scope, unit kind.Unit) error {
+func (e *Executor) prove(ctx context.Context, scope kind.Scope, unit kind.Unit) (kind.Outcome, error) {
 	own, err := e.open(ctx, scope, unit.Machine)
 	if err != nil {
-		return err
+		return kind.Outcome{}, err
 	}
 	defer own.close()
 	token, err := own.IssueToken(ctx, probeLifetime)
 	if err != nil {
-		return err
+		return kind.Outcome{}, err
 	}
 	if token.KeyID != own.signsWith {
-		return later("the API server of %s signs with key %s, and its machine config has %s", unit.Status.Name, token.KeyID, own.signsWith)
+		return kind.Outcome{}, later("the API server of %s signs with key %s, and its machine config has %s", unit.Status.Name, token.KeyID, own.signsWith)
 	}
+	others := 0
 	for _, machine := range controlPlanes(scope) {
 		if machine.Name == unit.Status.Name {
 			continue
 		}
 		if err := e.proveWith(ctx, scope, unit.Machine, own, token, machine); err != nil {
-			return err
+			return kind.Outcome{}, err
 		}
+		others++
 	}
-	return e.proveOld(ctx, scope, unit, own)
+	return kind.Outcome{Message: fmt.Sprintf("its API server signs with key %s; %s and this one take each other's tokens", token.KeyID, count(int64(others), "other"))},
+		e.proveOld(ctx, scope, unit, own)
 }
 
 // proveWith proves two API servers to take each other's tokens.
