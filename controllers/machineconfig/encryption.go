@@ -328,7 +328,7 @@ func (e Encryption) each(change func([]encryptionProvider) []encryptionProvider)
 // Accepting reads with one more key, and writes with the first of the others.
 func (e Encryption) Accepting(key EncryptionKey) Encryption {
 	return e.each(func(providers []encryptionProvider) []encryptionProvider {
-		others := removed(providers, key)
+		others := withoutKey(providers, key)
 		switch {
 		case len(others) == 0 || !slices.Contains(keyed, others[0].name()):
 			return providers // There is no other key that could write.
@@ -343,7 +343,7 @@ func (e Encryption) Accepting(key EncryptionKey) Encryption {
 // Writing writes with a key, and reads with all that it read with.
 func (e Encryption) Writing(key EncryptionKey) Encryption {
 	return e.each(func(providers []encryptionProvider) []encryptionProvider {
-		providers = removed(providers, key)
+		providers = withoutKey(providers, key)
 		if len(providers) > 0 && providers[0].name() == key.Provider {
 			providers[0] = providers[0].withKeys(slices.Insert(providers[0].keys(), 0, key))
 			return providers
@@ -362,7 +362,7 @@ func (e Encryption) Only(key EncryptionKey) Encryption {
 
 // Without has all but a key.
 func (e Encryption) Without(key EncryptionKey) Encryption {
-	return e.each(func(providers []encryptionProvider) []encryptionProvider { return removed(providers, key) })
+	return e.each(func(providers []encryptionProvider) []encryptionProvider { return withoutKey(providers, key) })
 }
 
 // single is a provider with one key.
@@ -370,8 +370,8 @@ func single(key EncryptionKey) encryptionProvider {
 	return encryptionProvider{key.Provider: nil}.withKeys([]EncryptionKey{key})
 }
 
-// removed are providers without a key. One that has no other goes with it.
-func removed(providers []encryptionProvider, key EncryptionKey) []encryptionProvider {
+// withoutKey are providers without a key. One that has no other goes with it.
+func withoutKey(providers []encryptionProvider, key EncryptionKey) []encryptionProvider {
 	var made []encryptionProvider
 	for _, provider := range providers {
 		keys := provider.keys()

@@ -54,7 +54,7 @@ func (c *connection) Rewrite(ctx context.Context, kind, after string, limit int)
 			return done, fmt.Errorf("listing %s: %w", kind, err)
 		}
 		for i := range page.Items {
-			key := keyOf(&page.Items[i])
+			key := etcdKeyOf(&page.Items[i])
 			switch {
 			case key <= done.Last:
 				continue
@@ -73,8 +73,8 @@ func (c *connection) Rewrite(ctx context.Context, kind, after string, limit int)
 	}
 }
 
-// keyOf is an object as etcd sorts it.
-func keyOf(object *metav1.PartialObjectMetadata) string {
+// etcdKeyOf is an object as etcd sorts it.
+func etcdKeyOf(object *metav1.PartialObjectMetadata) string {
 	if object.Namespace == "" {
 		return object.Name
 	}
@@ -221,7 +221,7 @@ func (c *connection) LegacyTokens(ctx context.Context) ([]LegacyToken, error) {
 			return nil, errors.New("listing Secrets with tokens: the answer is no list")
 		}
 		for i := range page.Items {
-			found = append(found, LegacyToken{Name: keyOf(&page.Items[i]), Created: page.Items[i].CreationTimestamp.UTC()})
+			found = append(found, LegacyToken{Name: etcdKeyOf(&page.Items[i]), Created: page.Items[i].CreationTimestamp.UTC()})
 		}
 		if next = page.Continue; next == "" {
 			slices.SortFunc(found, func(a, b LegacyToken) int { return strings.Compare(a.Name, b.Name) })
