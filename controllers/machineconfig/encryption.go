@@ -336,7 +336,7 @@ func (e Encryption) Accepting(key EncryptionKey) Encryption {
 			others[0] = others[0].withKeys(slices.Insert(others[0].keys(), 1, key))
 			return others
 		}
-		return slices.Insert(others, 1, single(key))
+		return slices.Insert(others, 1, providerWith(key))
 	})
 }
 
@@ -348,7 +348,7 @@ func (e Encryption) Writing(key EncryptionKey) Encryption {
 			providers[0] = providers[0].withKeys(slices.Insert(providers[0].keys(), 0, key))
 			return providers
 		}
-		return slices.Insert(providers, 0, single(key))
+		return slices.Insert(providers, 0, providerWith(key))
 	})
 }
 
@@ -356,7 +356,7 @@ func (e Encryption) Writing(key EncryptionKey) Encryption {
 func (e Encryption) Only(key EncryptionKey) Encryption {
 	return e.each(func(providers []encryptionProvider) []encryptionProvider {
 		providers = slices.DeleteFunc(providers, func(p encryptionProvider) bool { return slices.Contains(keyed, p.name()) })
-		return slices.Insert(providers, 0, single(key))
+		return slices.Insert(providers, 0, providerWith(key))
 	})
 }
 
@@ -365,8 +365,8 @@ func (e Encryption) Without(key EncryptionKey) Encryption {
 	return e.each(func(providers []encryptionProvider) []encryptionProvider { return withoutKey(providers, key) })
 }
 
-// single is a provider with one key.
-func single(key EncryptionKey) encryptionProvider {
+// providerWith is a provider with one key.
+func providerWith(key EncryptionKey) encryptionProvider {
 	return encryptionProvider{key.Provider: nil}.withKeys([]EncryptionKey{key})
 }
 

@@ -21,6 +21,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"ichor.maesh.dev/hub/providers/credentials"
@@ -61,7 +62,7 @@ func (s *secretServer) writer(t *testing.T) *connection {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients, err := newClients(way)
+	clients, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "https://target.invalid", QPS: -1}, &http.Client{Transport: guarded{way}})
 	if err != nil {
 		t.Fatal(err)
 	}

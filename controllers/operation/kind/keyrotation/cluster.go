@@ -115,14 +115,22 @@ func refreshing(scope kind.Scope, unit kind.Unit, found clusterLook) kind.Action
 		return kind.Action{Verdict: kind.Wait, Message: "waiting until tokens of the old key are refreshed"}
 	case !found.over && len(found.legacy) > 0:
 		return kind.Action{Verdict: kind.Wait, Message: fmt.Sprintf("until %s, when pods have new tokens; %s: make anew %s; %s",
-			found.until.Format(time.RFC3339), count(int64(len(found.legacy)), "Secret with an old token"), some(found.legacy), confirm)}
+			found.until.Format(time.RFC3339), legacyWords(len(found.legacy)), some(found.legacy), confirm)}
 	case !found.over:
 		return kind.Action{Verdict: kind.Wait, Message: fmt.Sprintf("until %s, when pods have new tokens; %s", found.until.Format(time.RFC3339), confirm)}
 	case len(found.legacy) > 0:
 		return kind.Action{Verdict: kind.Wait, Message: fmt.Sprintf("%s, which nobody renews: delete and make anew %s; %s",
-			count(int64(len(found.legacy)), "Secret with an old token"), some(found.legacy), confirm)}
+			legacyWords(len(found.legacy)), some(found.legacy), confirm)}
 	}
 	return kind.Action{Verdict: kind.Done}
+}
+
+// legacyWords count Secrets whose tokens nobody renews.
+func legacyWords(number int) string {
+	if number == 1 {
+		return "1 Secret with an old token"
+	}
+	return fmt.Sprintf("%d Secrets with an old token", number)
 }
 
 func confirmedWords(found clusterLook) string {

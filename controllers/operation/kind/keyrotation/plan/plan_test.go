@@ -158,7 +158,7 @@ func TestRefusals(t *testing.T) {
 		"a version that nobody knows":    {facts(both, on("cp-3", runs(""))), "KeyOverlap", `cp-3 does not tell its version of Talos ("")`, "ichor machine get cp-3", false, true},
 		"held":                           {facts(both, on("cp-2", hold)), "ControlPlaneHeld", "control plane cp-2 is held", "ichor machine unhold cp-2 --cluster c1", false, false},
 		"not approved": {
-			facts(both, on("cp-2", func(m *v1alpha1.TalosMachine) { m.Spec.Approval = v1alpha1.Pending })), "MachineKnown", "not approved, and so not touched: cp-2",
+			facts(both, on("cp-2", func(m *v1alpha1.TalosMachine) { m.Spec.Approval = v1alpha1.ApprovalPending })), "MachineKnown", "not approved, and so not touched: cp-2",
 			"ichor machine approve cp-2 --cluster c1", false, false,
 		},
 		"control planes from the bundle": {
