@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
 	"ichor.maesh.dev/hub/providers/guard"
@@ -143,7 +142,7 @@ func (c *connection) page(ctx context.Context, resource apiResource, next string
 		if next != "" {
 			request = request.Param("continue", next)
 		}
-		return raw(ctx, request)
+		return raw(request.Do(ctx))
 	}
 	data, err := list(next)
 	var status apierrors.APIStatus
@@ -158,15 +157,6 @@ func (c *connection) page(ctx context.Context, resource apiResource, next string
 		return nil, errors.New("the answer is no list")
 	}
 	return page, nil
-}
-
-// raw is the answer to a request, as it came. Of a refusal it is what the API server says of it.
-func raw(ctx context.Context, request *rest.Request) ([]byte, error) {
-	result := request.Do(ctx)
-	if err := result.Error(); err != nil {
-		return nil, err
-	}
-	return result.Raw()
 }
 
 // writeAgain patches an object with what it is. The API server writes it if it would write it otherwise than it is in etcd, so one that the
@@ -191,8 +181,8 @@ func (c *connection) writeAgain(ctx context.Context, resource apiResource, objec
 
 // isAnother says whether an object has gone, or is another one of the same name by now.
 func (c *connection) isAnother(ctx context.Context, resource apiResource, object *metav1.PartialObjectMetadata) bool {
-	data, err := raw(ctx, c.clients.CoreV1().RESTClient().Get().AbsPath(resource.path(object.Namespace, object.Name)...).
-		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"))
+	data, err := raw(c.clients.CoreV1().RESTClient().Get().AbsPath(resource.path(object.Namespace, object.Name)...).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").Do(ctx))
 	now := &metav1.PartialObjectMetadata{}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -222,7 +212,7 @@ func (c *connection) LegacyTokens(ctx context.Context) ([]LegacyToken, error) {
 		if next != "" {
 			request = request.Param("continue", next)
 		}
-		data, err := raw(ctx, request)
+		data, err := raw(request.Do(ctx))
 		if err != nil {
 			return nil, fmt.Errorf("listing Secrets with tokens: %w", err)
 		}
