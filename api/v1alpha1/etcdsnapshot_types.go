@@ -5,7 +5,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // SnapshotReason says why a snapshot is taken.
-// +kubebuilder:validation:Enum=Manual;Scheduled;Upgrade;Shutdown
+// +kubebuilder:validation:Enum=Manual;Scheduled;Upgrade;Shutdown;Rotation
 type SnapshotReason string
 
 const (
@@ -20,6 +20,9 @@ const (
 
 	// SnapshotShutdown was asked for by an operation that stops the target.
 	SnapshotShutdown SnapshotReason = "Shutdown"
+
+	// SnapshotRotation was asked for by an operation that rotates the key which encrypts Secrets.
+	SnapshotRotation SnapshotReason = "Rotation"
 )
 
 // SnapshotDeletionPolicy says what becomes of the stored snapshot when its object is deleted.

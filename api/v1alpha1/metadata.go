@@ -46,6 +46,17 @@ const (
 	// RetryAnnotation set to "true" on a TalosOperation asks, once, to run its failed step again.
 	RetryAnnotation = "ichor.maesh.dev/retry"
 
+	// ConfirmStageAnnotation on a TalosOperation ends a stage that waits for people: its value is the name of that stage. A value that
+	// names another one means nothing.
+	ConfirmStageAnnotation = "ichor.maesh.dev/confirm-stage"
+
+	// OldKeyLabel on a Secret says that it has a key that was rotated away and that snapshots of etcd still need. Its value is the provider
+	// of the key, such as secretbox, or ServiceAccount.
+	OldKeyLabel = "ichor.maesh.dev/old-key"
+
+	// KeyFingerprintAnnotation on a Secret with OldKeyLabel is the fingerprint of the key, as spec.contents.keys of an EtcdSnapshot has it.
+	KeyFingerprintAnnotation = "ichor.maesh.dev/key-fingerprint"
+
 	// StartedAtAnnotation on a TalosOperation is written before its first disruptive call and survives a lost status.
 	StartedAtAnnotation = "ichor.maesh.dev/started-at"
 

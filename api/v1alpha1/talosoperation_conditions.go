@@ -145,6 +145,17 @@ const (
 
 	// SnapshotStorageGate refuses to take a snapshot of etcd where none can be stored.
 	SnapshotStorageGate = "SnapshotStorage"
+
+	// KeyOverlapGate refuses to rotate a key where the machine config of a control plane cannot hold the old one and the new one at the
+	// same time.
+	KeyOverlapGate = "KeyOverlap"
+
+	// ControlPlanesRenderedGate refuses to rotate the key that encrypts Secrets where new control planes are rendered from the bundle of
+	// secrets, which holds the key and not its name.
+	ControlPlanesRenderedGate = "ControlPlanesRendered"
+
+	// KeysInUseGate waits before an old key is dropped, as long as a control plane has not taken the new one.
+	KeysInUseGate = "KeysInUse"
 )
 
 // Gates that refuse a request to the hub's service before anything is written. Operations that are made in other ways do not meet them:

@@ -88,6 +88,9 @@ func (r *Reconciler) collect(s *scope) {
 		if result.resolvedImage != "" {
 			unit.ResolvedImage = result.resolvedImage
 		}
+		if result.progress != nil {
+			unit.Progress = result.progress
+		}
 		s.put(unit)
 	}
 }
@@ -120,13 +123,14 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 	s.stages = s.plan.Stages
 	s.kind = kind.Scope{
 		Owner: s.key.String(), OperationID: lock.OperationID(s.op), StoppedBy: s.Cluster.StoppedBy(),
-		Spec:     s.op.Spec,
-		Target:   s.target(),
-		Cluster:  s.Target(),
-		Machines: len(s.Machines),
-		Approved: s.Approved(),
-		Blind:    s.traits.RecordOptional && s.planFacts(r.Clock.Now()).Overridden(v1alpha1.TargetReachableGate),
-		Guard:    r.Locks.Guard(s.clusterKey(), lock.Operation(s.op)),
+		Spec:           s.op.Spec,
+		Target:         s.target(),
+		Cluster:        s.Target(),
+		Machines:       len(s.Machines),
+		Approved:       s.Approved(),
+		Blind:          s.traits.RecordOptional && s.planFacts(r.Clock.Now()).Overridden(v1alpha1.TargetReachableGate),
+		ConfirmedStage: s.op.Annotations[v1alpha1.ConfirmStageAnnotation],
+		Guard:          r.Locks.Guard(s.clusterKey(), lock.Operation(s.op)),
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -94,6 +96,15 @@ type fleet struct {
 	deadlines map[v1alpha1.OperationStep]time.Duration
 	lease     flakyLease
 
+	// management is what a rotation of keys makes on the management cluster by, renewed are the bundles of secrets that it has made, and marks
+	// are those by which API servers were restarted, by address.
+	management *management
+	renewed    []*secrets.Bundle
+	marks      map[string]string
+
+	// ticks counts what happens on machines, where time matters.
+	ticks atomic.Int64
+
 	// crashing is a part of the images that do not start; empty if all do.
 	crashing string
 
@@ -137,6 +148,8 @@ func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 		v1alpha1.KubernetesKind: kubernetes.New(f.talos, f.kube),
 		v1alpha1.ConfigKind:     config.New(f.talos, f.kube, admin, &bases.Comparer{Store: &bases.Store{Client: admin, Live: admin}}),
 		v1alpha1.ShutdownKind:   shutdown.New(f.talos, f.kube, f.snapshots),
+
+		v1alpha1.KeyRotationKind: newKeyExecutor(f),
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}
 	Expect(admin.Create(ctx, namespace)).To(Succeed())

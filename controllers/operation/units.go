@@ -104,6 +104,10 @@ func (r *Reconciler) apply(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus,
 	case kind.Wait:
 		r.wait(s, unit, action, now)
 	case kind.Call:
+		if action.GoOn && action.Step == unit.Step {
+			s.goOn(unit, now)
+			return
+		}
 		if action.Step == unit.Step && r.tooEarly(s, unit, now) {
 			return
 		}
@@ -286,6 +290,15 @@ func (s *scope) claim(unit v1alpha1.UnitStatus, action kind.Action, now time.Tim
 		unit.ServiceStartTime = metav1.NewMicroTime(action.ServiceStart)
 	}
 	unit.NodeName, unit.ResolvedImage = cmp.Or(action.NodeName, unit.NodeName), cmp.Or(action.Image, unit.ResolvedImage)
+	s.claims = append(s.claims, unit.Name)
+	s.put(unit)
+	s.work(unit)
+}
+
+// goOn claims the next call of a step whose last one has succeeded. The step stays one in its record, and says how far it has come.
+func (s *scope) goOn(unit v1alpha1.UnitStatus, now time.Time) {
+	unit.Message = unit.Outcome.Message
+	unit.Outcome, unit.StepStartTime = nil, metav1.NewTime(now)
 	s.claims = append(s.claims, unit.Name)
 	s.put(unit)
 	s.work(unit)

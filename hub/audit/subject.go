@@ -35,6 +35,8 @@ func subjectOf(request any) (subject, bool) {
 		return ofOperation(r.GetRef(), either(r.GetPaused(), "pause", "let it go on")), true
 	case *pb.RetryOperationRequest:
 		return ofOperation(r.GetRef(), "retry"), true
+	case *pb.ConfirmOperationRequest:
+		return ofOperation(r.GetRef(), "confirm stage "+r.GetStage()), true
 	case *pb.DeleteOperationRequest:
 		return ofOperation(r.GetRef(), either(r.GetForce(), "delete by force: "+r.GetReason(), "delete")), true
 	case *pb.ImportClusterRequest:

@@ -34,6 +34,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/config"
+	"ichor.maesh.dev/hub/controllers/operation/kind/keyrotation"
 	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	"ichor.maesh.dev/hub/controllers/operation/kind/shutdown"
@@ -243,6 +244,10 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 			v1alpha1.KubernetesKind: kubernetes.New(talosPool, kubePool),
 			v1alpha1.ConfigKind:     config.New(talosPool, kubePool, mgr.GetClient(), configs),
 			v1alpha1.ShutdownKind:   shutdown.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotShutdown)),
+			v1alpha1.KeyRotationKind: keyrotation.New(keyrotation.Options{
+				Talos: talosPool, Kube: kubePool, Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+				Snapshots: snapshotsFor(mgr, v1alpha1.SnapshotRotation),
+			}),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,

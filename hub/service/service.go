@@ -17,6 +17,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	configplan "ichor.maesh.dev/hub/controllers/operation/kind/config/plan"
+	keyplan "ichor.maesh.dev/hub/controllers/operation/kind/keyrotation/plan"
 	kubernetesplan "ichor.maesh.dev/hub/controllers/operation/kind/kubernetes/plan"
 	nodeplan "ichor.maesh.dev/hub/controllers/operation/kind/node/plan"
 	shutdownplan "ichor.maesh.dev/hub/controllers/operation/kind/shutdown/plan"
@@ -32,6 +33,8 @@ var planners = map[v1alpha1.OperationKind]plan.Planner{
 	v1alpha1.KubernetesKind: kubernetesplan.Planner{},
 	v1alpha1.ConfigKind:     configplan.Planner{},
 	v1alpha1.ShutdownKind:   shutdownplan.Planner{StoresSnapshots: true},
+
+	v1alpha1.KeyRotationKind: keyplan.Planner{StoresSnapshots: true},
 }
 
 // Service acts on the management API as one user.

@@ -5,6 +5,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -45,6 +46,21 @@ func (s *Server) RetryOperation(ctx context.Context, request *connect.Request[pb
 		return nil, problem(err)
 	}
 	return connect.NewResponse(&pb.RetryOperationResponse{Operation: render.Operation(op), Changed: changed}), nil
+}
+
+// ConfirmOperation implements the OperationService.
+func (s *Server) ConfirmOperation(
+	ctx context.Context, request *connect.Request[pb.ConfirmOperationRequest],
+) (*connect.Response[pb.ConfirmOperationResponse], error) {
+	service, op, err := s.operation(ctx, request.Msg.GetRef())
+	if err != nil {
+		return nil, problem(err)
+	}
+	changed, err := service.Confirm(ctx, op, request.Msg.GetStage())
+	if err != nil {
+		return nil, problem(err)
+	}
+	return connect.NewResponse(&pb.ConfirmOperationResponse{Operation: render.Operation(op), Changed: changed}), nil
 }
 
 // DeleteOperation implements the OperationService.
@@ -118,6 +134,41 @@ func (s *Service) Retry(ctx context.Context, op *v1alpha1.TalosOperation) (chang
 	return true, s.change(ctx, op, func(op *v1alpha1.TalosOperation) {
 		metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.RetryAnnotation, v1alpha1.RetryRequested)
 	})
+}
+
+// Confirm says that what the stage under way waits for of people is done. It says whether that is new.
+func (s *Service) Confirm(ctx context.Context, op *v1alpha1.TalosOperation, stage string) (changed bool, err error) {
+	planner, known := planners[op.Spec.Kind]
+	if !known {
+		return false, &StateError{What: fmt.Sprintf("this hub does not know kind %s of operation %s", op.Spec.Kind, op.Name), Help: "upgrade the hub"}
+	}
+	if err := s.maySteer(ctx, op, true); err != nil {
+		return false, err
+	}
+	confirmable := planner.Traits(op.Spec).Confirmable
+	switch {
+	case op.Completed():
+		return false, ended("confirm", op)
+	case !slices.Contains(confirmable, stage):
+		return false, &InvalidError{Field: "stage", Value: stage, Allowed: confirmableWords(op, confirmable)}
+	case op.Status.Stage != stage:
+		return false, &StateError{
+			What: fmt.Sprintf("operation %s is in stage %q and not in %s", op.Name, op.Status.Stage, stage), Help: "see: ichor operation get " + op.Name,
+		}
+	case op.Annotations[v1alpha1.ConfirmStageAnnotation] == stage:
+		return false, nil
+	}
+	return true, s.change(ctx, op, func(op *v1alpha1.TalosOperation) {
+		metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.ConfirmStageAnnotation, stage)
+	})
+}
+
+// confirmableWords say which stages of an operation wait for people.
+func confirmableWords(op *v1alpha1.TalosOperation, stages []string) string {
+	if len(stages) == 0 {
+		return fmt.Sprintf("kind %s waits for nobody's word", op.Spec.Kind)
+	}
+	return "of kind " + string(op.Spec.Kind) + ", " + commas(stages)
 }
 
 // maySteer asks whether the user may change an operation, and make its machines go on. Who could not start it makes nothing of it go on.

@@ -9,6 +9,7 @@ package talos
 import (
 	"context"
 	"io"
+	"time"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/providers/guard"
@@ -34,6 +35,13 @@ type Reader interface {
 
 	// Config reads the machine config of a machine, with the secrets in it.
 	Config(ctx context.Context, address string) (Config, error)
+
+	// File reads a file of a machine, of at most MaxFile bytes. It takes the role os:admin.
+	File(ctx context.Context, address, path string) ([]byte, error)
+
+	// FileTimes are when the files of a directory of a machine were last written, by name and by the clock of the machine, in whole
+	// seconds. It takes the role os:admin.
+	FileTimes(ctx context.Context, address, directory string) (map[string]time.Time, error)
 
 	// EtcdSnapshot begins to read a snapshot of etcd from a control plane: a database with its SHA-256 behind it. The caller closes it.
 	EtcdSnapshot(ctx context.Context, address string) (io.ReadCloser, error)

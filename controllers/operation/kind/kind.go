@@ -78,6 +78,9 @@ type Scope struct {
 	// Blind lets machines go although the Kubernetes API does not tell of them: somebody has overridden gate TargetReachable.
 	Blind bool
 
+	// ConfirmedStage is the stage that somebody has confirmed: what it waits for of people is done. Empty if there is none.
+	ConfirmedStage string
+
 	// Guard is asked before every call that changes the target.
 	Guard guard.Func
 }
@@ -197,6 +200,9 @@ type Action struct {
 	// ServiceStart is persisted with the claim of a step that restarts a service: when it had started before. A later start is another one.
 	ServiceStart time.Time
 
+	// GoOn says that a step which has succeeded goes on with its next call: at once, and with its deadline anew.
+	GoOn bool
+
 	// After holds back the end of a unit's stage until the unit has been in its step for so long, without a break.
 	After time.Duration
 
@@ -217,6 +223,10 @@ type Outcome struct {
 
 	// ExitCode is the installer's exit code.
 	ExitCode *int32
+
+	// Progress is how far a step has come that makes many calls, for good: it is kept in status before the next call. nil leaves what is
+	// there.
+	Progress *v1alpha1.UnitProgress
 
 	// Message is worth keeping, in success or failure.
 	Message string

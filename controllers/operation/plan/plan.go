@@ -45,6 +45,9 @@ type Traits struct {
 	// Power is what becomes of the power of the whole cluster. The engine writes it on the TalosCluster.
 	Power Power
 
+	// Confirmable are the stages that wait for people, and end when somebody says that they may.
+	Confirmable []string
+
 	// StartVerb is the subresource of talosoperations on which who starts one, or retries it, needs the verb start. The service asks for
 	// it before it writes anything, and the admission policy holds everybody else to it.
 	StartVerb string
@@ -127,6 +130,9 @@ const (
 
 	// EffectReset wipes machines.
 	EffectReset Effect = "Reset"
+
+	// EffectKeyRotation replaces keys: components restart, and tokens of old are void in the end.
+	EffectKeyRotation Effect = "KeyRotation"
 )
 
 // Plan is what an operation would do.

@@ -33,6 +33,7 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 		LockHeld:        meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.LockHeldCondition),
 		Overrides:       overrides(op.Spec.Overrides),
 		Parameters:      parameters(op.Spec),
+		Awaits:          awaits(op),
 		CreatedBy:       op.Annotations[v1alpha1.CreatedByAnnotation],
 		CreateTime:      Time(op.CreationTimestamp),
 		StartTime:       Time(op.Status.StartTime),
@@ -74,6 +75,9 @@ func unit(of *v1alpha1.UnitStatus) *pb.OperationUnit {
 		StepStartTime: Time(of.StepStartTime), Message: of.Message, Failed: !of.FailureTime.IsZero(),
 		Steps: make([]*pb.OperationStep, 0, len(of.Steps)),
 	}
+	if of.Progress != nil {
+		rendered.Done, rendered.GoesOn = of.Progress.Done, of.Progress.Cursor != ""
+	}
 	if of.Phase == v1alpha1.UnitCompleted {
 		rendered.Phase = pb.UnitPhase_UNIT_PHASE_COMPLETED
 	}
@@ -94,6 +98,19 @@ func overrides(of []v1alpha1.GateOverride) []*pb.GateOverride {
 	return rendered
 }
 
+// awaiting are the steps that end when somebody says so.
+var awaiting = []v1alpha1.OperationStep{v1alpha1.RefreshingStep}
+
+// awaits is the stage under way that waits for somebody's word, and has not got it yet.
+func awaits(op *v1alpha1.TalosOperation) string {
+	stage := op.Status.Stage
+	waits := slices.ContainsFunc(op.Status.Units, func(u v1alpha1.UnitStatus) bool { return u.Name == stage && slices.Contains(awaiting, u.Step) })
+	if !waits || op.Annotations[v1alpha1.ConfirmStageAnnotation] == stage {
+		return ""
+	}
+	return stage
+}
+
 func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
 	if spec.Config != nil {
 		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Config{Config: &pb.ConfigParameters{Machines: spec.Config.Machines}}}
@@ -102,6 +119,13 @@ func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
 		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Shutdown{Shutdown: &pb.ShutdownParameters{
 			Action: string(shutdown.Action), Snapshot: string(shutdown.Snapshot),
 		}}}
+	}
+	if rotation := spec.KeyRotation; rotation != nil {
+		keys := make([]string, len(rotation.Keys))
+		for i, key := range rotation.Keys {
+			keys[i] = string(key)
+		}
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_KeyRotation{KeyRotation: &pb.KeyRotationParameters{Keys: keys}}}
 	}
 	if spec.Node == nil {
 		return nil
@@ -145,7 +169,7 @@ func planned(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (pl
 		return 1
 	case op.Spec.Config != nil && len(op.Spec.Config.Machines) > 0:
 		return int32(len(op.Spec.Config.Machines))
-	case op.Spec.Node != nil: // Every member of etcd.
+	case op.Spec.Node != nil, op.Spec.KeyRotation != nil: // Every member of etcd.
 		for _, machine := range machines {
 			planned += count(machine.Spec.Approval == v1alpha1.Approved && machine.Spec.Role == v1alpha1.ControlPlaneRole)
 		}

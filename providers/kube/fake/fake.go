@@ -40,6 +40,10 @@ type Kube struct {
 	changes    []kube.ManifestChange
 	record     kube.Record
 	silent     bool
+	servers    map[string][]string
+	legacy     []kube.LegacyToken
+	stored     map[string][]string
+	written    map[string]int
 }
 
 // New returns a Kube without Nodes.

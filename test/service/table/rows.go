@@ -18,7 +18,7 @@ import (
 // Rows are all requests of the table.
 func Rows() []Row {
 	return slices.Concat(
-		orders(), plans(), configs(), creates(), keys(), rights(), nodes(), idle(), bounds(), steers(), machines(), imports(), forgets(),
+		orders(), keyOrders(), plans(), configs(), creates(), keys(), rights(), nodes(), idle(), bounds(), steers(), confirms(), machines(), imports(), forgets(),
 		kubernetes(), lists(), gets(), watches(),
 	)
 }

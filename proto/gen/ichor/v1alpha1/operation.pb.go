@@ -635,6 +635,52 @@ func (x *ShutdownParameters) GetSnapshot() string {
 	return ""
 }
 
+// KeyRotationParameters are what kind key-rotation needs.
+type KeyRotationParameters struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// keys are ServiceAccount, Secretbox, or both, in the order in which they are rotated.
+	Keys          []string `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyRotationParameters) Reset() {
+	*x = KeyRotationParameters{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyRotationParameters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyRotationParameters) ProtoMessage() {}
+
+func (x *KeyRotationParameters) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyRotationParameters.ProtoReflect.Descriptor instead.
+func (*KeyRotationParameters) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *KeyRotationParameters) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 // OperationParameters are what a kind needs to know. At most one is set, and it is that of the kind.
 type OperationParameters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -643,6 +689,7 @@ type OperationParameters struct {
 	//	*OperationParameters_Node
 	//	*OperationParameters_Config
 	//	*OperationParameters_Shutdown
+	//	*OperationParameters_KeyRotation
 	Parameters    isOperationParameters_Parameters `protobuf_oneof:"parameters"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -650,7 +697,7 @@ type OperationParameters struct {
 
 func (x *OperationParameters) Reset() {
 	*x = OperationParameters{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +709,7 @@ func (x *OperationParameters) String() string {
 func (*OperationParameters) ProtoMessage() {}
 
 func (x *OperationParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +722,7 @@ func (x *OperationParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationParameters.ProtoReflect.Descriptor instead.
 func (*OperationParameters) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{5}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OperationParameters) GetParameters() isOperationParameters_Parameters {
@@ -712,6 +759,15 @@ func (x *OperationParameters) GetShutdown() *ShutdownParameters {
 	return nil
 }
 
+func (x *OperationParameters) GetKeyRotation() *KeyRotationParameters {
+	if x != nil {
+		if x, ok := x.Parameters.(*OperationParameters_KeyRotation); ok {
+			return x.KeyRotation
+		}
+	}
+	return nil
+}
+
 type isOperationParameters_Parameters interface {
 	isOperationParameters_Parameters()
 }
@@ -728,11 +784,17 @@ type OperationParameters_Shutdown struct {
 	Shutdown *ShutdownParameters `protobuf:"bytes,3,opt,name=shutdown,proto3,oneof"`
 }
 
+type OperationParameters_KeyRotation struct {
+	KeyRotation *KeyRotationParameters `protobuf:"bytes,50,opt,name=key_rotation,json=keyRotation,proto3,oneof"`
+}
+
 func (*OperationParameters_Node) isOperationParameters_Parameters() {}
 
 func (*OperationParameters_Config) isOperationParameters_Parameters() {}
 
 func (*OperationParameters_Shutdown) isOperationParameters_Parameters() {}
+
+func (*OperationParameters_KeyRotation) isOperationParameters_Parameters() {}
 
 // Operation is one action on one cluster, and the record of it.
 type Operation struct {
@@ -777,13 +839,15 @@ type Operation struct {
 	MachinesCompleted int32 `protobuf:"varint,29,opt,name=machines_completed,json=machinesCompleted,proto3" json:"machines_completed,omitempty"`
 	// retry_requested says that somebody asked for a retry which the controller has not begun with.
 	RetryRequested bool `protobuf:"varint,30,opt,name=retry_requested,json=retryRequested,proto3" json:"retry_requested,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// awaits is the stage under way that waits for somebody's word; empty if none does.
+	Awaits        string `protobuf:"bytes,50,opt,name=awaits,proto3" json:"awaits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +859,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +872,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{6}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Operation) GetRef() *Reference {
@@ -1021,6 +1085,13 @@ func (x *Operation) GetRetryRequested() bool {
 	return false
 }
 
+func (x *Operation) GetAwaits() string {
+	if x != nil {
+		return x.Awaits
+	}
+	return ""
+}
+
 // OperationUnit is a machine of an operation, or a stage without machines.
 type OperationUnit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1034,14 +1105,17 @@ type OperationUnit struct {
 	// failed says that the unit waits for a retry.
 	Failed bool `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"`
 	// steps are those that were taken, in order.
-	Steps         []*OperationStep `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
+	Steps []*OperationStep `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
+	// done counts what is done, where a step makes many calls, and goes_on says that it has not come to its end.
+	Done          int64 `protobuf:"varint,50,opt,name=done,proto3" json:"done,omitempty"`
+	GoesOn        bool  `protobuf:"varint,51,opt,name=goes_on,json=goesOn,proto3" json:"goes_on,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OperationUnit) Reset() {
 	*x = OperationUnit{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1127,7 @@ func (x *OperationUnit) String() string {
 func (*OperationUnit) ProtoMessage() {}
 
 func (x *OperationUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1140,7 @@ func (x *OperationUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationUnit.ProtoReflect.Descriptor instead.
 func (*OperationUnit) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{7}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OperationUnit) GetName() string {
@@ -1125,6 +1199,20 @@ func (x *OperationUnit) GetSteps() []*OperationStep {
 	return nil
 }
 
+func (x *OperationUnit) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *OperationUnit) GetGoesOn() bool {
+	if x != nil {
+		return x.GoesOn
+	}
+	return false
+}
+
 // OperationStep is one step of a unit that was taken, or is being taken.
 type OperationStep struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1139,7 +1227,7 @@ type OperationStep struct {
 
 func (x *OperationStep) Reset() {
 	*x = OperationStep{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1239,7 @@ func (x *OperationStep) String() string {
 func (*OperationStep) ProtoMessage() {}
 
 func (x *OperationStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1252,7 @@ func (x *OperationStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationStep.ProtoReflect.Descriptor instead.
 func (*OperationStep) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{8}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OperationStep) GetName() string {
@@ -1213,7 +1301,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1313,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1326,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{9}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Answer) GetDoing() string {
@@ -1319,7 +1407,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1419,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1432,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{10}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Plan) GetCluster() *Reference {
@@ -1504,7 +1592,7 @@ type PlanManifest struct {
 
 func (x *PlanManifest) Reset() {
 	*x = PlanManifest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1604,7 @@ func (x *PlanManifest) String() string {
 func (*PlanManifest) ProtoMessage() {}
 
 func (x *PlanManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1617,7 @@ func (x *PlanManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanManifest.ProtoReflect.Descriptor instead.
 func (*PlanManifest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{11}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PlanManifest) GetObject() string {
@@ -1574,7 +1662,7 @@ type PlanStage struct {
 
 func (x *PlanStage) Reset() {
 	*x = PlanStage{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1674,7 @@ func (x *PlanStage) String() string {
 func (*PlanStage) ProtoMessage() {}
 
 func (x *PlanStage) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1687,7 @@ func (x *PlanStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStage.ProtoReflect.Descriptor instead.
 func (*PlanStage) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{12}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PlanStage) GetName() string {
@@ -1633,7 +1721,7 @@ type PlanGroup struct {
 
 func (x *PlanGroup) Reset() {
 	*x = PlanGroup{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1733,7 @@ func (x *PlanGroup) String() string {
 func (*PlanGroup) ProtoMessage() {}
 
 func (x *PlanGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1746,7 @@ func (x *PlanGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanGroup.ProtoReflect.Descriptor instead.
 func (*PlanGroup) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{13}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PlanGroup) GetMachines() []*PlanMachine {
@@ -1687,7 +1775,7 @@ type PlanMachine struct {
 
 func (x *PlanMachine) Reset() {
 	*x = PlanMachine{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1787,7 @@ func (x *PlanMachine) String() string {
 func (*PlanMachine) ProtoMessage() {}
 
 func (x *PlanMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1800,7 @@ func (x *PlanMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMachine.ProtoReflect.Descriptor instead.
 func (*PlanMachine) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{14}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PlanMachine) GetName() string {
@@ -1779,7 +1867,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1879,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1892,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{15}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Refusal) GetGate() string {
@@ -1845,7 +1933,7 @@ type Refusals struct {
 
 func (x *Refusals) Reset() {
 	*x = Refusals{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +1945,7 @@ func (x *Refusals) String() string {
 func (*Refusals) ProtoMessage() {}
 
 func (x *Refusals) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +1958,7 @@ func (x *Refusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
 func (*Refusals) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{16}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Refusals) GetRefusals() []*Refusal {
@@ -1895,7 +1983,7 @@ type PartlyDone struct {
 
 func (x *PartlyDone) Reset() {
 	*x = PartlyDone{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +1995,7 @@ func (x *PartlyDone) String() string {
 func (*PartlyDone) ProtoMessage() {}
 
 func (x *PartlyDone) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2008,7 @@ func (x *PartlyDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartlyDone.ProtoReflect.Descriptor instead.
 func (*PartlyDone) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{17}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PartlyDone) GetDone() string {
@@ -1956,7 +2044,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2056,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2069,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{18}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Warning) GetCode() string {
@@ -2021,7 +2109,7 @@ type OperationFilter struct {
 
 func (x *OperationFilter) Reset() {
 	*x = OperationFilter{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2121,7 @@ func (x *OperationFilter) String() string {
 func (*OperationFilter) ProtoMessage() {}
 
 func (x *OperationFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2134,7 @@ func (x *OperationFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationFilter.ProtoReflect.Descriptor instead.
 func (*OperationFilter) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{19}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OperationFilter) GetClusters() []*Reference {
@@ -2118,7 +2206,7 @@ type ListOperationsRequest struct {
 
 func (x *ListOperationsRequest) Reset() {
 	*x = ListOperationsRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2218,7 @@ func (x *ListOperationsRequest) String() string {
 func (*ListOperationsRequest) ProtoMessage() {}
 
 func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2231,7 @@ func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{20}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListOperationsRequest) GetFilter() *OperationFilter {
@@ -2182,7 +2270,7 @@ type ListOperationsResponse struct {
 
 func (x *ListOperationsResponse) Reset() {
 	*x = ListOperationsResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2282,7 @@ func (x *ListOperationsResponse) String() string {
 func (*ListOperationsResponse) ProtoMessage() {}
 
 func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2295,7 @@ func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{21}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListOperationsResponse) GetOperations() []*Operation {
@@ -2254,7 +2342,7 @@ type GetOperationRequest struct {
 
 func (x *GetOperationRequest) Reset() {
 	*x = GetOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2354,7 @@ func (x *GetOperationRequest) String() string {
 func (*GetOperationRequest) ProtoMessage() {}
 
 func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2367,7 @@ func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
 func (*GetOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{22}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetOperationRequest) GetRef() *Reference {
@@ -2300,7 +2388,7 @@ type GetOperationResponse struct {
 
 func (x *GetOperationResponse) Reset() {
 	*x = GetOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2400,7 @@ func (x *GetOperationResponse) String() string {
 func (*GetOperationResponse) ProtoMessage() {}
 
 func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2413,7 @@ func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationResponse.ProtoReflect.Descriptor instead.
 func (*GetOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{23}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetOperationResponse) GetOperation() *Operation {
@@ -2357,7 +2445,7 @@ type OperationEvent struct {
 
 func (x *OperationEvent) Reset() {
 	*x = OperationEvent{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2457,7 @@ func (x *OperationEvent) String() string {
 func (*OperationEvent) ProtoMessage() {}
 
 func (x *OperationEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2470,7 @@ func (x *OperationEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationEvent.ProtoReflect.Descriptor instead.
 func (*OperationEvent) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{24}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OperationEvent) GetTime() *timestamppb.Timestamp {
@@ -2437,7 +2525,7 @@ type OperationOrder struct {
 
 func (x *OperationOrder) Reset() {
 	*x = OperationOrder{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2537,7 @@ func (x *OperationOrder) String() string {
 func (*OperationOrder) ProtoMessage() {}
 
 func (x *OperationOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2550,7 @@ func (x *OperationOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationOrder.ProtoReflect.Descriptor instead.
 func (*OperationOrder) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{25}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *OperationOrder) GetCluster() *Reference {
@@ -2516,7 +2604,7 @@ type PlanOperationRequest struct {
 
 func (x *PlanOperationRequest) Reset() {
 	*x = PlanOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2616,7 @@ func (x *PlanOperationRequest) String() string {
 func (*PlanOperationRequest) ProtoMessage() {}
 
 func (x *PlanOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2629,7 @@ func (x *PlanOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOperationRequest.ProtoReflect.Descriptor instead.
 func (*PlanOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{26}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PlanOperationRequest) GetOrder() *OperationOrder {
@@ -2560,7 +2648,7 @@ type PlanOperationResponse struct {
 
 func (x *PlanOperationResponse) Reset() {
 	*x = PlanOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2660,7 @@ func (x *PlanOperationResponse) String() string {
 func (*PlanOperationResponse) ProtoMessage() {}
 
 func (x *PlanOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2673,7 @@ func (x *PlanOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOperationResponse.ProtoReflect.Descriptor instead.
 func (*PlanOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{27}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PlanOperationResponse) GetPlan() *Plan {
@@ -2610,7 +2698,7 @@ type CreateOperationRequest struct {
 
 func (x *CreateOperationRequest) Reset() {
 	*x = CreateOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2710,7 @@ func (x *CreateOperationRequest) String() string {
 func (*CreateOperationRequest) ProtoMessage() {}
 
 func (x *CreateOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2723,7 @@ func (x *CreateOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOperationRequest.ProtoReflect.Descriptor instead.
 func (*CreateOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{28}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreateOperationRequest) GetOrder() *OperationOrder {
@@ -2681,7 +2769,7 @@ type CreateOperationResponse struct {
 
 func (x *CreateOperationResponse) Reset() {
 	*x = CreateOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2693,7 +2781,7 @@ func (x *CreateOperationResponse) String() string {
 func (*CreateOperationResponse) ProtoMessage() {}
 
 func (x *CreateOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2706,7 +2794,7 @@ func (x *CreateOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOperationResponse.ProtoReflect.Descriptor instead.
 func (*CreateOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{29}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreateOperationResponse) GetOperation() *Operation {
@@ -2747,7 +2835,7 @@ type SetOperationPausedRequest struct {
 
 func (x *SetOperationPausedRequest) Reset() {
 	*x = SetOperationPausedRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2847,7 @@ func (x *SetOperationPausedRequest) String() string {
 func (*SetOperationPausedRequest) ProtoMessage() {}
 
 func (x *SetOperationPausedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2860,7 @@ func (x *SetOperationPausedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOperationPausedRequest.ProtoReflect.Descriptor instead.
 func (*SetOperationPausedRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{30}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetOperationPausedRequest) GetRef() *Reference {
@@ -2800,7 +2888,7 @@ type SetOperationPausedResponse struct {
 
 func (x *SetOperationPausedResponse) Reset() {
 	*x = SetOperationPausedResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2812,7 +2900,7 @@ func (x *SetOperationPausedResponse) String() string {
 func (*SetOperationPausedResponse) ProtoMessage() {}
 
 func (x *SetOperationPausedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +2913,7 @@ func (x *SetOperationPausedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOperationPausedResponse.ProtoReflect.Descriptor instead.
 func (*SetOperationPausedResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{31}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetOperationPausedResponse) GetOperation() *Operation {
@@ -2842,6 +2930,112 @@ func (x *SetOperationPausedResponse) GetChanged() bool {
 	return false
 }
 
+type ConfirmOperationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ref   *Reference             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	// stage is the stage that is confirmed. It has to be the one under way.
+	Stage         string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmOperationRequest) Reset() {
+	*x = ConfirmOperationRequest{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmOperationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmOperationRequest) ProtoMessage() {}
+
+func (x *ConfirmOperationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmOperationRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmOperationRequest) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ConfirmOperationRequest) GetRef() *Reference {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *ConfirmOperationRequest) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+type ConfirmOperationResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Operation *Operation             `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// changed is false where it was confirmed already.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmOperationResponse) Reset() {
+	*x = ConfirmOperationResponse{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmOperationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmOperationResponse) ProtoMessage() {}
+
+func (x *ConfirmOperationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmOperationResponse.ProtoReflect.Descriptor instead.
+func (*ConfirmOperationResponse) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ConfirmOperationResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *ConfirmOperationResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
 type RetryOperationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           *Reference             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -2851,7 +3045,7 @@ type RetryOperationRequest struct {
 
 func (x *RetryOperationRequest) Reset() {
 	*x = RetryOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3057,7 @@ func (x *RetryOperationRequest) String() string {
 func (*RetryOperationRequest) ProtoMessage() {}
 
 func (x *RetryOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3070,7 @@ func (x *RetryOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperationRequest.ProtoReflect.Descriptor instead.
 func (*RetryOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{32}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RetryOperationRequest) GetRef() *Reference {
@@ -2897,7 +3091,7 @@ type RetryOperationResponse struct {
 
 func (x *RetryOperationResponse) Reset() {
 	*x = RetryOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3103,7 @@ func (x *RetryOperationResponse) String() string {
 func (*RetryOperationResponse) ProtoMessage() {}
 
 func (x *RetryOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3116,7 @@ func (x *RetryOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperationResponse.ProtoReflect.Descriptor instead.
 func (*RetryOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{33}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RetryOperationResponse) GetOperation() *Operation {
@@ -2951,7 +3145,7 @@ type DeleteOperationRequest struct {
 
 func (x *DeleteOperationRequest) Reset() {
 	*x = DeleteOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3157,7 @@ func (x *DeleteOperationRequest) String() string {
 func (*DeleteOperationRequest) ProtoMessage() {}
 
 func (x *DeleteOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3170,7 @@ func (x *DeleteOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOperationRequest.ProtoReflect.Descriptor instead.
 func (*DeleteOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{34}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeleteOperationRequest) GetRef() *Reference {
@@ -3010,7 +3204,7 @@ type DeleteOperationResponse struct {
 
 func (x *DeleteOperationResponse) Reset() {
 	*x = DeleteOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3216,7 @@ func (x *DeleteOperationResponse) String() string {
 func (*DeleteOperationResponse) ProtoMessage() {}
 
 func (x *DeleteOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3229,7 @@ func (x *DeleteOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOperationResponse.ProtoReflect.Descriptor instead.
 func (*DeleteOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{35}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DeleteOperationResponse) GetGone() bool {
@@ -3056,7 +3250,7 @@ type WatchOperationsRequest struct {
 
 func (x *WatchOperationsRequest) Reset() {
 	*x = WatchOperationsRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3262,7 @@ func (x *WatchOperationsRequest) String() string {
 func (*WatchOperationsRequest) ProtoMessage() {}
 
 func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3275,7 @@ func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOperationsRequest.ProtoReflect.Descriptor instead.
 func (*WatchOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{36}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchOperationsRequest) GetFilter() *OperationFilter {
@@ -3116,7 +3310,7 @@ type WatchOperationsResponse struct {
 
 func (x *WatchOperationsResponse) Reset() {
 	*x = WatchOperationsResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3128,7 +3322,7 @@ func (x *WatchOperationsResponse) String() string {
 func (*WatchOperationsResponse) ProtoMessage() {}
 
 func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3141,7 +3335,7 @@ func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOperationsResponse.ProtoReflect.Descriptor instead.
 func (*WatchOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{37}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchOperationsResponse) GetEvent() isWatchOperationsResponse_Event {
@@ -3250,7 +3444,7 @@ type Synced struct {
 
 func (x *Synced) Reset() {
 	*x = Synced{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3456,7 @@ func (x *Synced) String() string {
 func (*Synced) ProtoMessage() {}
 
 func (x *Synced) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3275,7 +3469,7 @@ func (x *Synced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Synced.ProtoReflect.Descriptor instead.
 func (*Synced) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{38}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{41}
 }
 
 // Reset says that a watch begins anew.
@@ -3287,7 +3481,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3493,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3506,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{39}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{42}
 }
 
 var File_ichor_v1alpha1_operation_proto protoreflect.FileDescriptor
@@ -3339,13 +3533,16 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\bmachines\x18\x01 \x03(\tR\bmachines\"H\n" +
 	"\x12ShutdownParameters\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x1a\n" +
-	"\bsnapshot\x18\x02 \x01(\tR\bsnapshot\"\xd7\x01\n" +
+	"\bsnapshot\x18\x02 \x01(\tR\bsnapshot\"+\n" +
+	"\x15KeyRotationParameters\x12\x12\n" +
+	"\x04keys\x18\x01 \x03(\tR\x04keys\"\xa3\x02\n" +
 	"\x13OperationParameters\x124\n" +
 	"\x04node\x18\x01 \x01(\v2\x1e.ichor.v1alpha1.NodeParametersH\x00R\x04node\x12:\n" +
 	"\x06config\x18\x02 \x01(\v2 .ichor.v1alpha1.ConfigParametersH\x00R\x06config\x12@\n" +
-	"\bshutdown\x18\x03 \x01(\v2\".ichor.v1alpha1.ShutdownParametersH\x00R\bshutdownB\f\n" +
+	"\bshutdown\x18\x03 \x01(\v2\".ichor.v1alpha1.ShutdownParametersH\x00R\bshutdown\x12J\n" +
+	"\fkey_rotation\x182 \x01(\v2%.ichor.v1alpha1.KeyRotationParametersH\x00R\vkeyRotationB\f\n" +
 	"\n" +
-	"parameters\"\xc5\v\n" +
+	"parameters\"\xdd\v\n" +
 	"\tOperation\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x123\n" +
@@ -3384,10 +3581,11 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x06labels\x18\x1b \x03(\v2%.ichor.v1alpha1.Operation.LabelsEntryR\x06labels\x12%\n" +
 	"\x0emachines_total\x18\x1c \x01(\x05R\rmachinesTotal\x12-\n" +
 	"\x12machines_completed\x18\x1d \x01(\x05R\x11machinesCompleted\x12'\n" +
-	"\x0fretry_requested\x18\x1e \x01(\bR\x0eretryRequested\x1a9\n" +
+	"\x0fretry_requested\x18\x1e \x01(\bR\x0eretryRequested\x12\x16\n" +
+	"\x06awaits\x182 \x01(\tR\x06awaits\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd6\x02\n" +
 	"\rOperationUnit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x19.ichor.v1alpha1.UnitPhaseR\x05phase\x12\x14\n" +
@@ -3396,7 +3594,9 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x0fstep_start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rstepStartTime\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x16\n" +
 	"\x06failed\x18\a \x01(\bR\x06failed\x123\n" +
-	"\x05steps\x18\b \x03(\v2\x1d.ichor.v1alpha1.OperationStepR\x05steps\"\xab\x01\n" +
+	"\x05steps\x18\b \x03(\v2\x1d.ichor.v1alpha1.OperationStepR\x05steps\x12\x12\n" +
+	"\x04done\x182 \x01(\x03R\x04done\x12\x17\n" +
+	"\agoes_on\x183 \x01(\bR\x06goesOn\"\xab\x01\n" +
 	"\rOperationStep\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +
@@ -3535,6 +3735,12 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x06paused\x18\x02 \x01(\bR\x06paused\"o\n" +
 	"\x1aSetOperationPausedResponse\x127\n" +
 	"\toperation\x18\x01 \x01(\v2\x19.ichor.v1alpha1.OperationR\toperation\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\\\n" +
+	"\x17ConfirmOperationRequest\x12+\n" +
+	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\"m\n" +
+	"\x18ConfirmOperationResponse\x127\n" +
+	"\toperation\x18\x01 \x01(\v2\x19.ichor.v1alpha1.OperationR\toperation\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\bR\achanged\"D\n" +
 	"\x15RetryOperationRequest\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\"k\n" +
@@ -3596,14 +3802,15 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\fConfirmation\x12\x1c\n" +
 	"\x18CONFIRMATION_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10CONFIRMATION_YES\x10\x01\x12\x15\n" +
-	"\x11CONFIRMATION_NAME\x10\x022\xbc\x06\n" +
+	"\x11CONFIRMATION_NAME\x10\x022\xa3\a\n" +
 	"\x10OperationService\x12d\n" +
 	"\x0eListOperations\x12%.ichor.v1alpha1.ListOperationsRequest\x1a&.ichor.v1alpha1.ListOperationsResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\fGetOperation\x12#.ichor.v1alpha1.GetOperationRequest\x1a$.ichor.v1alpha1.GetOperationResponse\"\x03\x90\x02\x01\x12a\n" +
 	"\rPlanOperation\x12$.ichor.v1alpha1.PlanOperationRequest\x1a%.ichor.v1alpha1.PlanOperationResponse\"\x03\x90\x02\x01\x12b\n" +
 	"\x0fCreateOperation\x12&.ichor.v1alpha1.CreateOperationRequest\x1a'.ichor.v1alpha1.CreateOperationResponse\x12k\n" +
 	"\x12SetOperationPaused\x12).ichor.v1alpha1.SetOperationPausedRequest\x1a*.ichor.v1alpha1.SetOperationPausedResponse\x12_\n" +
-	"\x0eRetryOperation\x12%.ichor.v1alpha1.RetryOperationRequest\x1a&.ichor.v1alpha1.RetryOperationResponse\x12b\n" +
+	"\x0eRetryOperation\x12%.ichor.v1alpha1.RetryOperationRequest\x1a&.ichor.v1alpha1.RetryOperationResponse\x12e\n" +
+	"\x10ConfirmOperation\x12'.ichor.v1alpha1.ConfirmOperationRequest\x1a(.ichor.v1alpha1.ConfirmOperationResponse\x12b\n" +
 	"\x0fDeleteOperation\x12&.ichor.v1alpha1.DeleteOperationRequest\x1a'.ichor.v1alpha1.DeleteOperationResponse\x12i\n" +
 	"\x0fWatchOperations\x12&.ichor.v1alpha1.WatchOperationsRequest\x1a'.ichor.v1alpha1.WatchOperationsResponse\"\x03\x90\x02\x010\x01B<Z:ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1;ichorv1alpha1b\x06proto3"
 
@@ -3620,7 +3827,7 @@ func file_ichor_v1alpha1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_ichor_v1alpha1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_ichor_v1alpha1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_ichor_v1alpha1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_ichor_v1alpha1_operation_proto_goTypes = []any{
 	(OperationKind)(0),                 // 0: ichor.v1alpha1.OperationKind
 	(OperationPhase)(0),                // 1: ichor.v1alpha1.OperationPhase
@@ -3632,155 +3839,163 @@ var file_ichor_v1alpha1_operation_proto_goTypes = []any{
 	(*ResetParameters)(nil),            // 7: ichor.v1alpha1.ResetParameters
 	(*ConfigParameters)(nil),           // 8: ichor.v1alpha1.ConfigParameters
 	(*ShutdownParameters)(nil),         // 9: ichor.v1alpha1.ShutdownParameters
-	(*OperationParameters)(nil),        // 10: ichor.v1alpha1.OperationParameters
-	(*Operation)(nil),                  // 11: ichor.v1alpha1.Operation
-	(*OperationUnit)(nil),              // 12: ichor.v1alpha1.OperationUnit
-	(*OperationStep)(nil),              // 13: ichor.v1alpha1.OperationStep
-	(*Answer)(nil),                     // 14: ichor.v1alpha1.Answer
-	(*Plan)(nil),                       // 15: ichor.v1alpha1.Plan
-	(*PlanManifest)(nil),               // 16: ichor.v1alpha1.PlanManifest
-	(*PlanStage)(nil),                  // 17: ichor.v1alpha1.PlanStage
-	(*PlanGroup)(nil),                  // 18: ichor.v1alpha1.PlanGroup
-	(*PlanMachine)(nil),                // 19: ichor.v1alpha1.PlanMachine
-	(*Refusal)(nil),                    // 20: ichor.v1alpha1.Refusal
-	(*Refusals)(nil),                   // 21: ichor.v1alpha1.Refusals
-	(*PartlyDone)(nil),                 // 22: ichor.v1alpha1.PartlyDone
-	(*Warning)(nil),                    // 23: ichor.v1alpha1.Warning
-	(*OperationFilter)(nil),            // 24: ichor.v1alpha1.OperationFilter
-	(*ListOperationsRequest)(nil),      // 25: ichor.v1alpha1.ListOperationsRequest
-	(*ListOperationsResponse)(nil),     // 26: ichor.v1alpha1.ListOperationsResponse
-	(*GetOperationRequest)(nil),        // 27: ichor.v1alpha1.GetOperationRequest
-	(*GetOperationResponse)(nil),       // 28: ichor.v1alpha1.GetOperationResponse
-	(*OperationEvent)(nil),             // 29: ichor.v1alpha1.OperationEvent
-	(*OperationOrder)(nil),             // 30: ichor.v1alpha1.OperationOrder
-	(*PlanOperationRequest)(nil),       // 31: ichor.v1alpha1.PlanOperationRequest
-	(*PlanOperationResponse)(nil),      // 32: ichor.v1alpha1.PlanOperationResponse
-	(*CreateOperationRequest)(nil),     // 33: ichor.v1alpha1.CreateOperationRequest
-	(*CreateOperationResponse)(nil),    // 34: ichor.v1alpha1.CreateOperationResponse
-	(*SetOperationPausedRequest)(nil),  // 35: ichor.v1alpha1.SetOperationPausedRequest
-	(*SetOperationPausedResponse)(nil), // 36: ichor.v1alpha1.SetOperationPausedResponse
-	(*RetryOperationRequest)(nil),      // 37: ichor.v1alpha1.RetryOperationRequest
-	(*RetryOperationResponse)(nil),     // 38: ichor.v1alpha1.RetryOperationResponse
-	(*DeleteOperationRequest)(nil),     // 39: ichor.v1alpha1.DeleteOperationRequest
-	(*DeleteOperationResponse)(nil),    // 40: ichor.v1alpha1.DeleteOperationResponse
-	(*WatchOperationsRequest)(nil),     // 41: ichor.v1alpha1.WatchOperationsRequest
-	(*WatchOperationsResponse)(nil),    // 42: ichor.v1alpha1.WatchOperationsResponse
-	(*Synced)(nil),                     // 43: ichor.v1alpha1.Synced
-	(*Reset)(nil),                      // 44: ichor.v1alpha1.Reset
-	nil,                                // 45: ichor.v1alpha1.Operation.LabelsEntry
-	(*Reference)(nil),                  // 46: ichor.v1alpha1.Reference
-	(*OperationTarget)(nil),            // 47: ichor.v1alpha1.OperationTarget
-	(*Condition)(nil),                  // 48: ichor.v1alpha1.Condition
-	(Attention)(0),                     // 49: ichor.v1alpha1.Attention
-	(*timestamppb.Timestamp)(nil),      // 50: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 51: google.protobuf.Duration
-	(MachineRole)(0),                   // 52: ichor.v1alpha1.MachineRole
-	(*Page)(nil),                       // 53: ichor.v1alpha1.Page
-	(*Failure)(nil),                    // 54: ichor.v1alpha1.Failure
-	(*Heartbeat)(nil),                  // 55: ichor.v1alpha1.Heartbeat
+	(*KeyRotationParameters)(nil),      // 10: ichor.v1alpha1.KeyRotationParameters
+	(*OperationParameters)(nil),        // 11: ichor.v1alpha1.OperationParameters
+	(*Operation)(nil),                  // 12: ichor.v1alpha1.Operation
+	(*OperationUnit)(nil),              // 13: ichor.v1alpha1.OperationUnit
+	(*OperationStep)(nil),              // 14: ichor.v1alpha1.OperationStep
+	(*Answer)(nil),                     // 15: ichor.v1alpha1.Answer
+	(*Plan)(nil),                       // 16: ichor.v1alpha1.Plan
+	(*PlanManifest)(nil),               // 17: ichor.v1alpha1.PlanManifest
+	(*PlanStage)(nil),                  // 18: ichor.v1alpha1.PlanStage
+	(*PlanGroup)(nil),                  // 19: ichor.v1alpha1.PlanGroup
+	(*PlanMachine)(nil),                // 20: ichor.v1alpha1.PlanMachine
+	(*Refusal)(nil),                    // 21: ichor.v1alpha1.Refusal
+	(*Refusals)(nil),                   // 22: ichor.v1alpha1.Refusals
+	(*PartlyDone)(nil),                 // 23: ichor.v1alpha1.PartlyDone
+	(*Warning)(nil),                    // 24: ichor.v1alpha1.Warning
+	(*OperationFilter)(nil),            // 25: ichor.v1alpha1.OperationFilter
+	(*ListOperationsRequest)(nil),      // 26: ichor.v1alpha1.ListOperationsRequest
+	(*ListOperationsResponse)(nil),     // 27: ichor.v1alpha1.ListOperationsResponse
+	(*GetOperationRequest)(nil),        // 28: ichor.v1alpha1.GetOperationRequest
+	(*GetOperationResponse)(nil),       // 29: ichor.v1alpha1.GetOperationResponse
+	(*OperationEvent)(nil),             // 30: ichor.v1alpha1.OperationEvent
+	(*OperationOrder)(nil),             // 31: ichor.v1alpha1.OperationOrder
+	(*PlanOperationRequest)(nil),       // 32: ichor.v1alpha1.PlanOperationRequest
+	(*PlanOperationResponse)(nil),      // 33: ichor.v1alpha1.PlanOperationResponse
+	(*CreateOperationRequest)(nil),     // 34: ichor.v1alpha1.CreateOperationRequest
+	(*CreateOperationResponse)(nil),    // 35: ichor.v1alpha1.CreateOperationResponse
+	(*SetOperationPausedRequest)(nil),  // 36: ichor.v1alpha1.SetOperationPausedRequest
+	(*SetOperationPausedResponse)(nil), // 37: ichor.v1alpha1.SetOperationPausedResponse
+	(*ConfirmOperationRequest)(nil),    // 38: ichor.v1alpha1.ConfirmOperationRequest
+	(*ConfirmOperationResponse)(nil),   // 39: ichor.v1alpha1.ConfirmOperationResponse
+	(*RetryOperationRequest)(nil),      // 40: ichor.v1alpha1.RetryOperationRequest
+	(*RetryOperationResponse)(nil),     // 41: ichor.v1alpha1.RetryOperationResponse
+	(*DeleteOperationRequest)(nil),     // 42: ichor.v1alpha1.DeleteOperationRequest
+	(*DeleteOperationResponse)(nil),    // 43: ichor.v1alpha1.DeleteOperationResponse
+	(*WatchOperationsRequest)(nil),     // 44: ichor.v1alpha1.WatchOperationsRequest
+	(*WatchOperationsResponse)(nil),    // 45: ichor.v1alpha1.WatchOperationsResponse
+	(*Synced)(nil),                     // 46: ichor.v1alpha1.Synced
+	(*Reset)(nil),                      // 47: ichor.v1alpha1.Reset
+	nil,                                // 48: ichor.v1alpha1.Operation.LabelsEntry
+	(*Reference)(nil),                  // 49: ichor.v1alpha1.Reference
+	(*OperationTarget)(nil),            // 50: ichor.v1alpha1.OperationTarget
+	(*Condition)(nil),                  // 51: ichor.v1alpha1.Condition
+	(Attention)(0),                     // 52: ichor.v1alpha1.Attention
+	(*timestamppb.Timestamp)(nil),      // 53: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 54: google.protobuf.Duration
+	(MachineRole)(0),                   // 55: ichor.v1alpha1.MachineRole
+	(*Page)(nil),                       // 56: ichor.v1alpha1.Page
+	(*Failure)(nil),                    // 57: ichor.v1alpha1.Failure
+	(*Heartbeat)(nil),                  // 58: ichor.v1alpha1.Heartbeat
 }
 var file_ichor_v1alpha1_operation_proto_depIdxs = []int32{
 	7,  // 0: ichor.v1alpha1.NodeParameters.reset:type_name -> ichor.v1alpha1.ResetParameters
 	6,  // 1: ichor.v1alpha1.OperationParameters.node:type_name -> ichor.v1alpha1.NodeParameters
 	8,  // 2: ichor.v1alpha1.OperationParameters.config:type_name -> ichor.v1alpha1.ConfigParameters
 	9,  // 3: ichor.v1alpha1.OperationParameters.shutdown:type_name -> ichor.v1alpha1.ShutdownParameters
-	46, // 4: ichor.v1alpha1.Operation.ref:type_name -> ichor.v1alpha1.Reference
-	46, // 5: ichor.v1alpha1.Operation.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 6: ichor.v1alpha1.Operation.kind:type_name -> ichor.v1alpha1.OperationKind
-	1,  // 7: ichor.v1alpha1.Operation.phase:type_name -> ichor.v1alpha1.OperationPhase
-	47, // 8: ichor.v1alpha1.Operation.target:type_name -> ichor.v1alpha1.OperationTarget
-	12, // 9: ichor.v1alpha1.Operation.machines:type_name -> ichor.v1alpha1.OperationUnit
-	12, // 10: ichor.v1alpha1.Operation.units:type_name -> ichor.v1alpha1.OperationUnit
-	48, // 11: ichor.v1alpha1.Operation.conditions:type_name -> ichor.v1alpha1.Condition
-	14, // 12: ichor.v1alpha1.Operation.answer:type_name -> ichor.v1alpha1.Answer
-	49, // 13: ichor.v1alpha1.Operation.attention:type_name -> ichor.v1alpha1.Attention
-	5,  // 14: ichor.v1alpha1.Operation.overrides:type_name -> ichor.v1alpha1.GateOverride
-	10, // 15: ichor.v1alpha1.Operation.parameters:type_name -> ichor.v1alpha1.OperationParameters
-	50, // 16: ichor.v1alpha1.Operation.create_time:type_name -> google.protobuf.Timestamp
-	50, // 17: ichor.v1alpha1.Operation.start_time:type_name -> google.protobuf.Timestamp
-	50, // 18: ichor.v1alpha1.Operation.completion_time:type_name -> google.protobuf.Timestamp
-	50, // 19: ichor.v1alpha1.Operation.last_retry_time:type_name -> google.protobuf.Timestamp
-	45, // 20: ichor.v1alpha1.Operation.labels:type_name -> ichor.v1alpha1.Operation.LabelsEntry
-	3,  // 21: ichor.v1alpha1.OperationUnit.phase:type_name -> ichor.v1alpha1.UnitPhase
-	50, // 22: ichor.v1alpha1.OperationUnit.step_start_time:type_name -> google.protobuf.Timestamp
-	13, // 23: ichor.v1alpha1.OperationUnit.steps:type_name -> ichor.v1alpha1.OperationStep
-	50, // 24: ichor.v1alpha1.OperationStep.start_time:type_name -> google.protobuf.Timestamp
-	50, // 25: ichor.v1alpha1.OperationStep.end_time:type_name -> google.protobuf.Timestamp
-	46, // 26: ichor.v1alpha1.Plan.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 27: ichor.v1alpha1.Plan.kind:type_name -> ichor.v1alpha1.OperationKind
-	2,  // 28: ichor.v1alpha1.Plan.effect:type_name -> ichor.v1alpha1.Effect
-	17, // 29: ichor.v1alpha1.Plan.stages:type_name -> ichor.v1alpha1.PlanStage
-	47, // 30: ichor.v1alpha1.Plan.current:type_name -> ichor.v1alpha1.OperationTarget
-	47, // 31: ichor.v1alpha1.Plan.target:type_name -> ichor.v1alpha1.OperationTarget
-	20, // 32: ichor.v1alpha1.Plan.refusals:type_name -> ichor.v1alpha1.Refusal
-	23, // 33: ichor.v1alpha1.Plan.warnings:type_name -> ichor.v1alpha1.Warning
-	20, // 34: ichor.v1alpha1.Plan.overridden:type_name -> ichor.v1alpha1.Refusal
-	51, // 35: ichor.v1alpha1.Plan.estimated_duration:type_name -> google.protobuf.Duration
-	50, // 36: ichor.v1alpha1.Plan.observed_time:type_name -> google.protobuf.Timestamp
-	4,  // 37: ichor.v1alpha1.Plan.confirmation:type_name -> ichor.v1alpha1.Confirmation
-	16, // 38: ichor.v1alpha1.Plan.manifests:type_name -> ichor.v1alpha1.PlanManifest
-	18, // 39: ichor.v1alpha1.PlanStage.groups:type_name -> ichor.v1alpha1.PlanGroup
-	19, // 40: ichor.v1alpha1.PlanGroup.machines:type_name -> ichor.v1alpha1.PlanMachine
-	52, // 41: ichor.v1alpha1.PlanMachine.role:type_name -> ichor.v1alpha1.MachineRole
-	47, // 42: ichor.v1alpha1.PlanMachine.current:type_name -> ichor.v1alpha1.OperationTarget
-	47, // 43: ichor.v1alpha1.PlanMachine.target:type_name -> ichor.v1alpha1.OperationTarget
-	2,  // 44: ichor.v1alpha1.PlanMachine.effect:type_name -> ichor.v1alpha1.Effect
-	20, // 45: ichor.v1alpha1.Refusals.refusals:type_name -> ichor.v1alpha1.Refusal
-	46, // 46: ichor.v1alpha1.OperationFilter.clusters:type_name -> ichor.v1alpha1.Reference
-	0,  // 47: ichor.v1alpha1.OperationFilter.kinds:type_name -> ichor.v1alpha1.OperationKind
-	1,  // 48: ichor.v1alpha1.OperationFilter.phases:type_name -> ichor.v1alpha1.OperationPhase
-	49, // 49: ichor.v1alpha1.OperationFilter.min_attention:type_name -> ichor.v1alpha1.Attention
-	46, // 50: ichor.v1alpha1.OperationFilter.names:type_name -> ichor.v1alpha1.Reference
-	24, // 51: ichor.v1alpha1.ListOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
-	53, // 52: ichor.v1alpha1.ListOperationsRequest.page:type_name -> ichor.v1alpha1.Page
-	11, // 53: ichor.v1alpha1.ListOperationsResponse.operations:type_name -> ichor.v1alpha1.Operation
-	54, // 54: ichor.v1alpha1.ListOperationsResponse.failures:type_name -> ichor.v1alpha1.Failure
-	46, // 55: ichor.v1alpha1.GetOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	11, // 56: ichor.v1alpha1.GetOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	29, // 57: ichor.v1alpha1.GetOperationResponse.events:type_name -> ichor.v1alpha1.OperationEvent
-	50, // 58: ichor.v1alpha1.OperationEvent.time:type_name -> google.protobuf.Timestamp
-	46, // 59: ichor.v1alpha1.OperationOrder.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 60: ichor.v1alpha1.OperationOrder.kind:type_name -> ichor.v1alpha1.OperationKind
-	10, // 61: ichor.v1alpha1.OperationOrder.parameters:type_name -> ichor.v1alpha1.OperationParameters
-	47, // 62: ichor.v1alpha1.OperationOrder.target:type_name -> ichor.v1alpha1.OperationTarget
-	5,  // 63: ichor.v1alpha1.OperationOrder.overrides:type_name -> ichor.v1alpha1.GateOverride
-	30, // 64: ichor.v1alpha1.PlanOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
-	15, // 65: ichor.v1alpha1.PlanOperationResponse.plan:type_name -> ichor.v1alpha1.Plan
-	30, // 66: ichor.v1alpha1.CreateOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
-	47, // 67: ichor.v1alpha1.CreateOperationRequest.expected_target:type_name -> ichor.v1alpha1.OperationTarget
-	11, // 68: ichor.v1alpha1.CreateOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	46, // 69: ichor.v1alpha1.SetOperationPausedRequest.ref:type_name -> ichor.v1alpha1.Reference
-	11, // 70: ichor.v1alpha1.SetOperationPausedResponse.operation:type_name -> ichor.v1alpha1.Operation
-	46, // 71: ichor.v1alpha1.RetryOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	11, // 72: ichor.v1alpha1.RetryOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	46, // 73: ichor.v1alpha1.DeleteOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	24, // 74: ichor.v1alpha1.WatchOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
-	11, // 75: ichor.v1alpha1.WatchOperationsResponse.changed:type_name -> ichor.v1alpha1.Operation
-	46, // 76: ichor.v1alpha1.WatchOperationsResponse.removed:type_name -> ichor.v1alpha1.Reference
-	43, // 77: ichor.v1alpha1.WatchOperationsResponse.synced:type_name -> ichor.v1alpha1.Synced
-	44, // 78: ichor.v1alpha1.WatchOperationsResponse.reset:type_name -> ichor.v1alpha1.Reset
-	55, // 79: ichor.v1alpha1.WatchOperationsResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
-	25, // 80: ichor.v1alpha1.OperationService.ListOperations:input_type -> ichor.v1alpha1.ListOperationsRequest
-	27, // 81: ichor.v1alpha1.OperationService.GetOperation:input_type -> ichor.v1alpha1.GetOperationRequest
-	31, // 82: ichor.v1alpha1.OperationService.PlanOperation:input_type -> ichor.v1alpha1.PlanOperationRequest
-	33, // 83: ichor.v1alpha1.OperationService.CreateOperation:input_type -> ichor.v1alpha1.CreateOperationRequest
-	35, // 84: ichor.v1alpha1.OperationService.SetOperationPaused:input_type -> ichor.v1alpha1.SetOperationPausedRequest
-	37, // 85: ichor.v1alpha1.OperationService.RetryOperation:input_type -> ichor.v1alpha1.RetryOperationRequest
-	39, // 86: ichor.v1alpha1.OperationService.DeleteOperation:input_type -> ichor.v1alpha1.DeleteOperationRequest
-	41, // 87: ichor.v1alpha1.OperationService.WatchOperations:input_type -> ichor.v1alpha1.WatchOperationsRequest
-	26, // 88: ichor.v1alpha1.OperationService.ListOperations:output_type -> ichor.v1alpha1.ListOperationsResponse
-	28, // 89: ichor.v1alpha1.OperationService.GetOperation:output_type -> ichor.v1alpha1.GetOperationResponse
-	32, // 90: ichor.v1alpha1.OperationService.PlanOperation:output_type -> ichor.v1alpha1.PlanOperationResponse
-	34, // 91: ichor.v1alpha1.OperationService.CreateOperation:output_type -> ichor.v1alpha1.CreateOperationResponse
-	36, // 92: ichor.v1alpha1.OperationService.SetOperationPaused:output_type -> ichor.v1alpha1.SetOperationPausedResponse
-	38, // 93: ichor.v1alpha1.OperationService.RetryOperation:output_type -> ichor.v1alpha1.RetryOperationResponse
-	40, // 94: ichor.v1alpha1.OperationService.DeleteOperation:output_type -> ichor.v1alpha1.DeleteOperationResponse
-	42, // 95: ichor.v1alpha1.OperationService.WatchOperations:output_type -> ichor.v1alpha1.WatchOperationsResponse
-	88, // [88:96] is the sub-list for method output_type
-	80, // [80:88] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	10, // 4: ichor.v1alpha1.OperationParameters.key_rotation:type_name -> ichor.v1alpha1.KeyRotationParameters
+	49, // 5: ichor.v1alpha1.Operation.ref:type_name -> ichor.v1alpha1.Reference
+	49, // 6: ichor.v1alpha1.Operation.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 7: ichor.v1alpha1.Operation.kind:type_name -> ichor.v1alpha1.OperationKind
+	1,  // 8: ichor.v1alpha1.Operation.phase:type_name -> ichor.v1alpha1.OperationPhase
+	50, // 9: ichor.v1alpha1.Operation.target:type_name -> ichor.v1alpha1.OperationTarget
+	13, // 10: ichor.v1alpha1.Operation.machines:type_name -> ichor.v1alpha1.OperationUnit
+	13, // 11: ichor.v1alpha1.Operation.units:type_name -> ichor.v1alpha1.OperationUnit
+	51, // 12: ichor.v1alpha1.Operation.conditions:type_name -> ichor.v1alpha1.Condition
+	15, // 13: ichor.v1alpha1.Operation.answer:type_name -> ichor.v1alpha1.Answer
+	52, // 14: ichor.v1alpha1.Operation.attention:type_name -> ichor.v1alpha1.Attention
+	5,  // 15: ichor.v1alpha1.Operation.overrides:type_name -> ichor.v1alpha1.GateOverride
+	11, // 16: ichor.v1alpha1.Operation.parameters:type_name -> ichor.v1alpha1.OperationParameters
+	53, // 17: ichor.v1alpha1.Operation.create_time:type_name -> google.protobuf.Timestamp
+	53, // 18: ichor.v1alpha1.Operation.start_time:type_name -> google.protobuf.Timestamp
+	53, // 19: ichor.v1alpha1.Operation.completion_time:type_name -> google.protobuf.Timestamp
+	53, // 20: ichor.v1alpha1.Operation.last_retry_time:type_name -> google.protobuf.Timestamp
+	48, // 21: ichor.v1alpha1.Operation.labels:type_name -> ichor.v1alpha1.Operation.LabelsEntry
+	3,  // 22: ichor.v1alpha1.OperationUnit.phase:type_name -> ichor.v1alpha1.UnitPhase
+	53, // 23: ichor.v1alpha1.OperationUnit.step_start_time:type_name -> google.protobuf.Timestamp
+	14, // 24: ichor.v1alpha1.OperationUnit.steps:type_name -> ichor.v1alpha1.OperationStep
+	53, // 25: ichor.v1alpha1.OperationStep.start_time:type_name -> google.protobuf.Timestamp
+	53, // 26: ichor.v1alpha1.OperationStep.end_time:type_name -> google.protobuf.Timestamp
+	49, // 27: ichor.v1alpha1.Plan.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 28: ichor.v1alpha1.Plan.kind:type_name -> ichor.v1alpha1.OperationKind
+	2,  // 29: ichor.v1alpha1.Plan.effect:type_name -> ichor.v1alpha1.Effect
+	18, // 30: ichor.v1alpha1.Plan.stages:type_name -> ichor.v1alpha1.PlanStage
+	50, // 31: ichor.v1alpha1.Plan.current:type_name -> ichor.v1alpha1.OperationTarget
+	50, // 32: ichor.v1alpha1.Plan.target:type_name -> ichor.v1alpha1.OperationTarget
+	21, // 33: ichor.v1alpha1.Plan.refusals:type_name -> ichor.v1alpha1.Refusal
+	24, // 34: ichor.v1alpha1.Plan.warnings:type_name -> ichor.v1alpha1.Warning
+	21, // 35: ichor.v1alpha1.Plan.overridden:type_name -> ichor.v1alpha1.Refusal
+	54, // 36: ichor.v1alpha1.Plan.estimated_duration:type_name -> google.protobuf.Duration
+	53, // 37: ichor.v1alpha1.Plan.observed_time:type_name -> google.protobuf.Timestamp
+	4,  // 38: ichor.v1alpha1.Plan.confirmation:type_name -> ichor.v1alpha1.Confirmation
+	17, // 39: ichor.v1alpha1.Plan.manifests:type_name -> ichor.v1alpha1.PlanManifest
+	19, // 40: ichor.v1alpha1.PlanStage.groups:type_name -> ichor.v1alpha1.PlanGroup
+	20, // 41: ichor.v1alpha1.PlanGroup.machines:type_name -> ichor.v1alpha1.PlanMachine
+	55, // 42: ichor.v1alpha1.PlanMachine.role:type_name -> ichor.v1alpha1.MachineRole
+	50, // 43: ichor.v1alpha1.PlanMachine.current:type_name -> ichor.v1alpha1.OperationTarget
+	50, // 44: ichor.v1alpha1.PlanMachine.target:type_name -> ichor.v1alpha1.OperationTarget
+	2,  // 45: ichor.v1alpha1.PlanMachine.effect:type_name -> ichor.v1alpha1.Effect
+	21, // 46: ichor.v1alpha1.Refusals.refusals:type_name -> ichor.v1alpha1.Refusal
+	49, // 47: ichor.v1alpha1.OperationFilter.clusters:type_name -> ichor.v1alpha1.Reference
+	0,  // 48: ichor.v1alpha1.OperationFilter.kinds:type_name -> ichor.v1alpha1.OperationKind
+	1,  // 49: ichor.v1alpha1.OperationFilter.phases:type_name -> ichor.v1alpha1.OperationPhase
+	52, // 50: ichor.v1alpha1.OperationFilter.min_attention:type_name -> ichor.v1alpha1.Attention
+	49, // 51: ichor.v1alpha1.OperationFilter.names:type_name -> ichor.v1alpha1.Reference
+	25, // 52: ichor.v1alpha1.ListOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
+	56, // 53: ichor.v1alpha1.ListOperationsRequest.page:type_name -> ichor.v1alpha1.Page
+	12, // 54: ichor.v1alpha1.ListOperationsResponse.operations:type_name -> ichor.v1alpha1.Operation
+	57, // 55: ichor.v1alpha1.ListOperationsResponse.failures:type_name -> ichor.v1alpha1.Failure
+	49, // 56: ichor.v1alpha1.GetOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	12, // 57: ichor.v1alpha1.GetOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	30, // 58: ichor.v1alpha1.GetOperationResponse.events:type_name -> ichor.v1alpha1.OperationEvent
+	53, // 59: ichor.v1alpha1.OperationEvent.time:type_name -> google.protobuf.Timestamp
+	49, // 60: ichor.v1alpha1.OperationOrder.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 61: ichor.v1alpha1.OperationOrder.kind:type_name -> ichor.v1alpha1.OperationKind
+	11, // 62: ichor.v1alpha1.OperationOrder.parameters:type_name -> ichor.v1alpha1.OperationParameters
+	50, // 63: ichor.v1alpha1.OperationOrder.target:type_name -> ichor.v1alpha1.OperationTarget
+	5,  // 64: ichor.v1alpha1.OperationOrder.overrides:type_name -> ichor.v1alpha1.GateOverride
+	31, // 65: ichor.v1alpha1.PlanOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
+	16, // 66: ichor.v1alpha1.PlanOperationResponse.plan:type_name -> ichor.v1alpha1.Plan
+	31, // 67: ichor.v1alpha1.CreateOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
+	50, // 68: ichor.v1alpha1.CreateOperationRequest.expected_target:type_name -> ichor.v1alpha1.OperationTarget
+	12, // 69: ichor.v1alpha1.CreateOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	49, // 70: ichor.v1alpha1.SetOperationPausedRequest.ref:type_name -> ichor.v1alpha1.Reference
+	12, // 71: ichor.v1alpha1.SetOperationPausedResponse.operation:type_name -> ichor.v1alpha1.Operation
+	49, // 72: ichor.v1alpha1.ConfirmOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	12, // 73: ichor.v1alpha1.ConfirmOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	49, // 74: ichor.v1alpha1.RetryOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	12, // 75: ichor.v1alpha1.RetryOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	49, // 76: ichor.v1alpha1.DeleteOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	25, // 77: ichor.v1alpha1.WatchOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
+	12, // 78: ichor.v1alpha1.WatchOperationsResponse.changed:type_name -> ichor.v1alpha1.Operation
+	49, // 79: ichor.v1alpha1.WatchOperationsResponse.removed:type_name -> ichor.v1alpha1.Reference
+	46, // 80: ichor.v1alpha1.WatchOperationsResponse.synced:type_name -> ichor.v1alpha1.Synced
+	47, // 81: ichor.v1alpha1.WatchOperationsResponse.reset:type_name -> ichor.v1alpha1.Reset
+	58, // 82: ichor.v1alpha1.WatchOperationsResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
+	26, // 83: ichor.v1alpha1.OperationService.ListOperations:input_type -> ichor.v1alpha1.ListOperationsRequest
+	28, // 84: ichor.v1alpha1.OperationService.GetOperation:input_type -> ichor.v1alpha1.GetOperationRequest
+	32, // 85: ichor.v1alpha1.OperationService.PlanOperation:input_type -> ichor.v1alpha1.PlanOperationRequest
+	34, // 86: ichor.v1alpha1.OperationService.CreateOperation:input_type -> ichor.v1alpha1.CreateOperationRequest
+	36, // 87: ichor.v1alpha1.OperationService.SetOperationPaused:input_type -> ichor.v1alpha1.SetOperationPausedRequest
+	40, // 88: ichor.v1alpha1.OperationService.RetryOperation:input_type -> ichor.v1alpha1.RetryOperationRequest
+	38, // 89: ichor.v1alpha1.OperationService.ConfirmOperation:input_type -> ichor.v1alpha1.ConfirmOperationRequest
+	42, // 90: ichor.v1alpha1.OperationService.DeleteOperation:input_type -> ichor.v1alpha1.DeleteOperationRequest
+	44, // 91: ichor.v1alpha1.OperationService.WatchOperations:input_type -> ichor.v1alpha1.WatchOperationsRequest
+	27, // 92: ichor.v1alpha1.OperationService.ListOperations:output_type -> ichor.v1alpha1.ListOperationsResponse
+	29, // 93: ichor.v1alpha1.OperationService.GetOperation:output_type -> ichor.v1alpha1.GetOperationResponse
+	33, // 94: ichor.v1alpha1.OperationService.PlanOperation:output_type -> ichor.v1alpha1.PlanOperationResponse
+	35, // 95: ichor.v1alpha1.OperationService.CreateOperation:output_type -> ichor.v1alpha1.CreateOperationResponse
+	37, // 96: ichor.v1alpha1.OperationService.SetOperationPaused:output_type -> ichor.v1alpha1.SetOperationPausedResponse
+	41, // 97: ichor.v1alpha1.OperationService.RetryOperation:output_type -> ichor.v1alpha1.RetryOperationResponse
+	39, // 98: ichor.v1alpha1.OperationService.ConfirmOperation:output_type -> ichor.v1alpha1.ConfirmOperationResponse
+	43, // 99: ichor.v1alpha1.OperationService.DeleteOperation:output_type -> ichor.v1alpha1.DeleteOperationResponse
+	45, // 100: ichor.v1alpha1.OperationService.WatchOperations:output_type -> ichor.v1alpha1.WatchOperationsResponse
+	92, // [92:101] is the sub-list for method output_type
+	83, // [83:92] is the sub-list for method input_type
+	83, // [83:83] is the sub-list for extension type_name
+	83, // [83:83] is the sub-list for extension extendee
+	0,  // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_ichor_v1alpha1_operation_proto_init() }
@@ -3789,12 +4004,13 @@ func file_ichor_v1alpha1_operation_proto_init() {
 		return
 	}
 	file_ichor_v1alpha1_types_proto_init()
-	file_ichor_v1alpha1_operation_proto_msgTypes[5].OneofWrappers = []any{
+	file_ichor_v1alpha1_operation_proto_msgTypes[6].OneofWrappers = []any{
 		(*OperationParameters_Node)(nil),
 		(*OperationParameters_Config)(nil),
 		(*OperationParameters_Shutdown)(nil),
+		(*OperationParameters_KeyRotation)(nil),
 	}
-	file_ichor_v1alpha1_operation_proto_msgTypes[37].OneofWrappers = []any{
+	file_ichor_v1alpha1_operation_proto_msgTypes[40].OneofWrappers = []any{
 		(*WatchOperationsResponse_Changed)(nil),
 		(*WatchOperationsResponse_Removed)(nil),
 		(*WatchOperationsResponse_Synced)(nil),
@@ -3807,7 +4023,7 @@ func file_ichor_v1alpha1_operation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ichor_v1alpha1_operation_proto_rawDesc), len(file_ichor_v1alpha1_operation_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   41,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
