@@ -35,6 +35,9 @@ type Reader interface {
 	// Config reads the machine config of a machine, with the secrets in it.
 	Config(ctx context.Context, address string) (Config, error)
 
+	// File reads a file of a machine, of at most MaxFile bytes. It takes the role os:admin.
+	File(ctx context.Context, address, path string) ([]byte, error)
+
 	// EtcdSnapshot begins to read a snapshot of etcd from a control plane: a database with its SHA-256 behind it. The caller closes it.
 	EtcdSnapshot(ctx context.Context, address string) (io.ReadCloser, error)
 

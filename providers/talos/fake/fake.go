@@ -42,6 +42,7 @@ type machine struct {
 	facts     talos.Machine
 	etcd      *talos.Etcd
 	config    talos.Config
+	files     map[string][]byte
 	snapshot  []byte
 	runs      talos.Kubernetes
 	installed string
