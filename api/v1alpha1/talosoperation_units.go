@@ -95,6 +95,24 @@ const (
 	RollingOutStep OperationStep = "RollingOut"
 )
 
+// Steps of kind ca-rotation, beside Applying and Verifying.
+const (
+	// GeneratingStep makes new authorities, and keeps them with the old ones in a Secret, before any machine hears of them.
+	GeneratingStep OperationStep = "Generating"
+
+	// TrustingStep has the credentials of the cluster trust both authorities.
+	TrustingStep OperationStep = "Trusting"
+
+	// HandingOverStep puts the credentials of the new authority where people and the hub find them.
+	HandingOverStep OperationStep = "HandingOver"
+
+	// AwaitingCredentialsStep waits until people have confirmed that they have the new credentials.
+	AwaitingCredentialsStep OperationStep = "AwaitingCredentials"
+
+	// FinishingStep deletes what the operation kept for itself.
+	FinishingStep OperationStep = "Finishing"
+)
+
 // ErrorClass says what a failed call means for the step.
 // +kubebuilder:validation:Enum=Permanent;Retryable;InProgress;Timeout;Interrupted
 type ErrorClass string

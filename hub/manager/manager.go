@@ -33,6 +33,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/kind/carotation"
 	"ichor.maesh.dev/hub/controllers/operation/kind/config"
 	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
@@ -243,6 +244,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 			v1alpha1.KubernetesKind: kubernetes.New(talosPool, kubePool),
 			v1alpha1.ConfigKind:     config.New(talosPool, kubePool, mgr.GetClient(), configs),
 			v1alpha1.ShutdownKind:   shutdown.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotShutdown)),
+			v1alpha1.CARotationKind: carotation.New(rotationOptions(mgr, reach)),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,
@@ -260,6 +262,15 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 		return fmt.Errorf("setting up the controller that gives machines back to health checks: %w", err)
 	}
 	return nil
+}
+
+// rotationOptions are what a rotation of authorities needs. It reads credentials and Secrets as they are now.
+func rotationOptions(mgr ctrl.Manager, reach reach) carotation.Options {
+	return carotation.Options{
+		Talos: reach.talos, Kube: reach.kube, Prover: carotation.Servers{TalosPool: reach.talos, KubePool: reach.kube},
+		Vault:       carotation.Secrets{Keeper: &credentials.Keeper{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}},
+		Credentials: &credentials.Store{Reader: mgr.GetAPIReader()}, Operations: mgr.GetClient(), Clock: clock.RealClock{},
+	}
 }
 
 // snapshotsFor takes the snapshots that operations ask for.

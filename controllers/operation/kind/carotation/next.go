@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package carotation
+
+import (
+	"fmt"
+	"strings"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/kind"
+	rotationplan "ichor.maesh.dev/hub/controllers/operation/kind/carotation/plan"
+	"ichor.maesh.dev/hub/controllers/operation/kind/reboot"
+)
+
+// Next implements kind.Executor.
+func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	of, pass := rotationplan.Parse(unit.Status.Stage)
+	switch {
+	case takenBack(scope, pass) && unit.Status.Step != "":
+		return kind.Action{Verdict: kind.Done} // What was begun here is taken back by a stage of its own.
+	case unit.Machine != nil:
+		return machine(scope, unit, seen, pass)
+	}
+	return cluster(scope, unit, seen, of, pass)
+}
+
+// takenBack says whether a pass is one that somebody has asked to turn back.
+func takenBack(scope kind.Scope, pass rotationplan.Pass) bool {
+	switch pass {
+	case rotationplan.Accept, rotationplan.Trust, rotationplan.Swap, rotationplan.AwaitCredentials:
+		return scope.TurnBack
+	case rotationplan.DropWorkers, rotationplan.Drop, rotationplan.BackTrust, rotationplan.BackSwap, rotationplan.BackCredentials, rotationplan.BackAccept:
+	}
+	return false
+}
+
+// machine decides about a machine in a pass.
+func machine(scope kind.Scope, unit kind.Unit, seen kind.Observation, pass rotationplan.Pass) kind.Action {
+	step := unit.Status.Step
+	switch {
+	case step == v1alpha1.ApplyingStep && unit.Failed():
+		return kind.FailStep(unit, v1alpha1.VerifyingStep) // It is looked at afresh: its config may be another one by then.
+	case step == v1alpha1.ApplyingStep:
+		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.VerifyingStep, Message: "waiting until the machine proves it"}
+	case seen.TalosTrouble != "":
+		return kind.Unreachable(unit, seen.TalosTrouble) // For as long as it takes: no machine is left behind.
+	}
+	if bad := reboot.CheckIdentity(unit, seen); bad != nil {
+		return *bad
+	}
+	look, name := lookOf(seen), unit.Status.Name
+	switch {
+	case look.Lost != "":
+		return kind.Action{Verdict: kind.Fail, Message: look.Lost}
+	case look.Trouble != "":
+		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.MachineConfigKnownGate, Message: fmt.Sprintf("%s: %s", name, look.Trouble)}
+	case look.At == foreign:
+		return kind.Action{Verdict: kind.Fail, Message: "its machine config " + positionWords[foreign] + ": somebody else rotates"}
+	case step == "" && unit.Machine.Held() && !scope.TurnBack:
+		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.MachineHeldGate, Message: fmt.Sprintf(
+			"machine %s is held, and a rotation leaves none out; go on with: ichor machine unhold %[1]s", name)}
+	case look.Unproven != "":
+		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.VerifyingStep, Message: "waiting for " + name + ": " + look.Unproven}
+	case reached(pass, look.At):
+		return kind.Action{Verdict: kind.Done}
+	case look.Pending:
+		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.MachineConfigPendingGate, Message: fmt.Sprintf(
+			"a machine config is staged or tried on %s, which a change would wipe: whoever did that lets the trial end, or reboots it: ichor node reboot %[1]s", name)}
+	case len(look.Lagging) > 0:
+		return lagging(look.Lagging)
+	}
+	return kind.Action{Verdict: kind.Call, Step: v1alpha1.ApplyingStep, ConfigHash: look.Desired, NodeName: unit.Machine.Status.NodeName}
+}
+
+// lagging waits for machines that are not where they have to be.
+func lagging(list []string) kind.Action {
+	message := list[0]
+	if more := len(list) - 1; more > 0 {
+		message += fmt.Sprintf(" (and %d more)", more)
+	}
+	return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.RotationPassGate, Message: message}
+}
+
+// calls are what the stages without machines do.
+var calls = map[rotationplan.Pass]v1alpha1.OperationStep{
+	rotationplan.Trust: v1alpha1.TrustingStep, rotationplan.AwaitCredentials: v1alpha1.HandingOverStep,
+	rotationplan.BackTrust: v1alpha1.TrustingStep, rotationplan.BackCredentials: v1alpha1.TrustingStep,
+}
+
+// cluster decides about a stage without machines.
+func cluster(scope kind.Scope, unit kind.Unit, seen kind.Observation, of v1alpha1.CAAuthority, pass rotationplan.Pass) kind.Action {
+	step, all := unit.Status.Step, overviewOf(seen)
+	switch {
+	case unit.Failed():
+		return kind.FailStep(unit, "")
+	case step == v1alpha1.HandingOverStep:
+		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.AwaitingCredentialsStep, Message: awaited(scope, of)}
+	case step != "" && step != v1alpha1.AwaitingCredentialsStep:
+		return kind.Action{Verdict: kind.Done}
+	case all.Lost != "":
+		return kind.Action{Verdict: kind.Fail, Message: all.Lost}
+	case all.Trouble != "":
+		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.RotationPassGate, Message: all.Trouble}
+	case len(all.Lagging) > 0:
+		return lagging(all.Lagging)
+	case step == v1alpha1.AwaitingCredentialsStep && all.Stale != "":
+		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.CredentialsConfirmedGate, Message: all.Stale}
+	case step == v1alpha1.AwaitingCredentialsStep && !confirmed(scope, of):
+		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.CredentialsConfirmedGate, Message: awaited(scope, of)}
+	case step == v1alpha1.AwaitingCredentialsStep:
+		return kind.Action{Verdict: kind.Done}
+	case unit.Status.Stage == rotationplan.PrepareStage:
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.GeneratingStep}
+	case unit.Status.Stage == rotationplan.FinishStage:
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.FinishingStep}
+	}
+	return kind.Action{Verdict: kind.Call, Step: calls[pass]}
+}
+
+func overviewOf(seen kind.Observation) Overview {
+	all, ok := seen.Own.(Overview)
+	if !ok {
+		return Overview{Trouble: "nobody has looked at the cluster yet"}
+	}
+	return all
+}
+
+// awaited says what people are asked for, and how they say that it is done.
+func awaited(scope kind.Scope, of v1alpha1.CAAuthority) string {
+	secret, what := scope.Cluster.KubeconfigSecret, "restart what keeps the old authority in memory"
+	if of == v1alpha1.TalosCA {
+		secret, what = scope.Cluster.TalosconfigSecret, "give it to whoever has a copy"
+	}
+	_, name, _ := strings.Cut(scope.Owner, "/")
+	return fmt.Sprintf("the new credentials are in Secret %s: %s, then: ichor operation confirm-credentials %s", secret, what, name)
+}
