@@ -5,12 +5,12 @@ package operation
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 )
 
 // asksBack says whether somebody has asked to turn the operation back.
@@ -20,13 +20,7 @@ func (s *scope) asksBack() bool {
 
 // confirmed is what people have confirmed.
 func (s *scope) confirmed() []string {
-	var list []string
-	for _, word := range strings.Split(s.op.Annotations[v1alpha1.CredentialsConfirmedAnnotation], ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			list = append(list, word)
-		}
-	}
-	return list
+	return plan.Words(s.op.Annotations[v1alpha1.CredentialsConfirmedAnnotation])
 }
 
 // unapproved are the machines that the hub may not touch.

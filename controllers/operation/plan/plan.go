@@ -7,6 +7,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -255,6 +256,17 @@ type TurnsBack interface {
 type Confirms interface {
 	// Awaited is what an operation waits to be confirmed, by the word that stands for it in the annotation; empty if it waits for nothing.
 	Awaited(op *v1alpha1.TalosOperation) string
+}
+
+// Words are the words of an annotation that lists some, divided by commas.
+func Words(annotation string) []string {
+	var list []string
+	for _, word := range strings.Split(annotation, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			list = append(list, word)
+		}
+	}
+	return list
 }
 
 // Batch says how many units of a stage go at once.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	rotationplan "ichor.maesh.dev/hub/controllers/operation/kind/carotation/plan"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
 
@@ -40,6 +41,9 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 		LastRetryTime:   Time(op.Status.LastRetry),
 		Labels:          op.Labels,
 		RetryRequested:  op.Annotations[v1alpha1.RetryAnnotation] == v1alpha1.RetryRequested,
+
+		TurnBackRequested:  op.Annotations[v1alpha1.TurnBackAnnotation] == v1alpha1.TurnBackRequested,
+		AwaitedCredentials: awaitedCredentials(op),
 	}
 	if op.Spec.MaxUnavailable != nil {
 		rendered.MaxUnavailable = op.Spec.MaxUnavailable.String()
@@ -47,6 +51,14 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 	rendered.MachinesTotal, rendered.MachinesCompleted = progress(op, machines)
 	rendered.Attention = operationAttention(rendered)
 	return rendered
+}
+
+// awaitedCredentials is the authority whose credentials wait for a confirmation.
+func awaitedCredentials(op *v1alpha1.TalosOperation) string {
+	if op.Spec.Kind != v1alpha1.CARotationKind || op.Completed() {
+		return ""
+	}
+	return rotationplan.Planner{}.Awaited(op)
 }
 
 // targetOf is what an operation brings its cluster to; before it began, what it expects.
@@ -102,6 +114,13 @@ func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
 		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Shutdown{Shutdown: &pb.ShutdownParameters{
 			Action: string(shutdown.Action), Snapshot: string(shutdown.Snapshot),
 		}}}
+	}
+	if rotation := spec.CARotation; rotation != nil {
+		rendered := &pb.CARotationParameters{}
+		for _, authority := range rotation.Authorities {
+			rendered.Authorities = append(rendered.Authorities, string(authority))
+		}
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_CaRotation{CaRotation: rendered}}
 	}
 	if spec.Node == nil {
 		return nil
@@ -181,6 +200,10 @@ var urgency = map[string]pb.Attention{
 	v1alpha1.MachineKnownGate:      pb.Attention_ATTENTION_PERSON,
 	v1alpha1.TargetOwnedGate:       pb.Attention_ATTENTION_PERSON,
 	v1alpha1.MachinesPoweredOnGate: pb.Attention_ATTENTION_PERSON,
+
+	v1alpha1.CredentialsConfirmedGate: pb.Attention_ATTENTION_PERSON,
+	v1alpha1.MachineHeldGate:          pb.Attention_ATTENTION_PERSON,
+	v1alpha1.RotationPassGate:         pb.Attention_ATTENTION_PERSON,
 }
 
 // operationAttention says whether an operation needs a person. One that is about to retry has had its person.
