@@ -106,6 +106,9 @@ const (
 	// HandingOverStep puts the credentials of the new authority where people and the hub find them.
 	HandingOverStep OperationStep = "HandingOver"
 
+	// CatchingUpStep brings machines that joined late to where the others are.
+	CatchingUpStep OperationStep = "CatchingUp"
+
 	// AwaitingCredentialsStep waits until people have confirmed that they have the new credentials.
 	AwaitingCredentialsStep OperationStep = "AwaitingCredentials"
 

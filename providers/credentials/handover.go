@@ -143,3 +143,12 @@ func (h Handover) kubeconfig(data []byte) ([]byte, error) {
 	}
 	return clientcmd.Write(*file)
 }
+
+// TalosAuthorities are the authorities that a talosconfig trusts, as one PEM.
+func TalosAuthorities(chosen *clientconfig.Context) ([]byte, error) {
+	authorities, err := base64.StdEncoding.DecodeString(chosen.CA)
+	if err != nil {
+		return nil, fmt.Errorf("ca is not base64: %w", err)
+	}
+	return authorities, nil
+}

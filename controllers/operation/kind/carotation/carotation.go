@@ -88,6 +88,7 @@ func (e *Executor) Steps() []kind.Step {
 		{Name: v1alpha1.VerifyingStep, Waits: true, Timeout: proof},
 		{Name: v1alpha1.TrustingStep, Repeat: kind.Safe, Blind: true, Timeout: call},
 		{Name: v1alpha1.HandingOverStep, Repeat: kind.Safe, Timeout: call},
+		{Name: v1alpha1.CatchingUpStep, Repeat: kind.Safe, Timeout: call},
 		{Name: v1alpha1.AwaitingCredentialsStep, Waits: true}, // People have the time that they need.
 		{Name: v1alpha1.FinishingStep, Repeat: kind.Safe, Blind: true, Timeout: call},
 	}
@@ -129,6 +130,8 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 		return kind.Outcome{}, e.trust(guarded, scope, of, pass)
 	case v1alpha1.HandingOverStep:
 		return kind.Outcome{}, e.handOver(guarded, scope, of)
+	case v1alpha1.CatchingUpStep:
+		return kind.Outcome{}, e.catchUp(ctx, scope, of, pass)
 	case v1alpha1.FinishingStep:
 		return kind.Outcome{}, e.vault.Delete(guarded, secretKey(scope))
 	}

@@ -118,37 +118,67 @@ func (e *Executor) apply(ctx context.Context, scope kind.Scope, unit kind.Unit, 
 	if err != nil {
 		return kind.Outcome{}, err
 	}
+	claimed, changed := unit.Status.ConfigHash, false
+	err = e.bring(ctx, scope, unit, of, pass, kept, func(active, made string) bool {
+		changed = active != claimed && made != claimed
+		return active != claimed && made == claimed
+	})
+	if changed {
+		return kind.Outcome{Message: "its machine config has changed since: it is looked at again"}, err
+	}
+	return kind.Outcome{}, err
+}
+
+// catchUp brings every machine that joined late to where the others are. All of them accept both authorities, so it goes there at once.
+func (e *Executor) catchUp(ctx context.Context, scope kind.Scope, of v1alpha1.CAAuthority, pass rotationplan.Pass) error {
+	kept, err := e.material(ctx, scope, of)
+	if err != nil {
+		return err
+	}
+	for _, machine := range scope.Approved {
+		if machine.Held() {
+			continue
+		}
+		unit := kind.Unit{Status: v1alpha1.UnitStatus{Name: machine.Name}, Machine: machine}
+		if err := e.bring(ctx, scope, unit, of, needs[pass], kept, func(active, made string) bool { return active != made }); err != nil {
+			return fmt.Errorf("machine %s: %w", machine.Name, err)
+		}
+	}
+	return nil
+}
+
+// bring gives a machine the config of its next position, if it is not through with a pass and ask says so. It is asked with the hashes of the
+// config in force and of the other one.
+func (e *Executor) bring(
+	ctx context.Context, scope kind.Scope, unit kind.Unit, of v1alpha1.CAAuthority, pass rotationplan.Pass, kept Material, ask func(active, made string) bool,
+) error {
 	writer, _, err := e.sequence.Writer(ctx, scope, unit)
 	if err != nil {
-		return kind.Outcome{}, err
+		return err
 	}
-	address := unit.Machine.Spec.Address
-	own, err := writer.Config(ctx, address)
+	own, err := writer.Config(ctx, unit.Machine.Spec.Address)
 	if err != nil {
-		return kind.Outcome{}, err
-	}
-	active, persistent, claimed := machineconfig.Hash(own.Active), hashOnDisk(own), unit.Status.ConfigHash
-	switch {
-	case active == claimed && persistent == claimed:
-		return kind.Outcome{}, nil // An earlier call has arrived.
-	case active != persistent && persistent != claimed:
-		return kind.Outcome{}, errPending
+		return err
 	}
 	have, err := machineconfig.ReadAuthorities(own.Active, of)
 	if err != nil {
-		return kind.Outcome{}, &renderError{err}
+		return &renderError{err}
 	}
-	made, err := rendered(own.Active, of, kept, nextPosition(pass, positionOf(have, kept, goals[pass])))
+	active, at := machineconfig.Hash(own.Active), positionOf(have, kept, goals[pass])
+	if at != foreign && reached(pass, at) {
+		return nil // An earlier call has arrived.
+	}
+	made, err := rendered(own.Active, of, kept, nextPosition(pass, at))
 	if err != nil {
-		return kind.Outcome{}, &renderError{err}
+		return &renderError{err}
 	}
-	if machineconfig.Hash(made) != claimed {
-		return kind.Outcome{Message: "its machine config has changed since: it is looked at again"}, nil
+	switch {
+	case !ask(active, machineconfig.Hash(made)):
+		return nil
+	case hashOnDisk(own) != active:
+		return errPending
 	}
-	if err := writer.ApplyConfig(ctx, address, made, talos.ApplyLive); err != nil {
-		return kind.Outcome{}, kind.Told(err, own.Active, made)
-	}
-	return kind.Outcome{}, nil
+	return kind.Told(writer.ApplyConfig(ctx, unit.Machine.Spec.Address, made, talos.ApplyLive), own.Active, made)
 }
 
 // trust has the credentials of the cluster trust what a pass says.

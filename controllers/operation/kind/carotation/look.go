@@ -48,6 +48,9 @@ type Overview struct {
 	// Lagging are the machines that are not where a stage needs them, with why.
 	Lagging []string
 
+	// Late says that some of them joined late, and can be brought to where the others are.
+	Late bool
+
 	// Stale are the credentials that are not what was handed over.
 	Stale string
 }
@@ -153,6 +156,7 @@ func (e *Executor) overview(ctx context.Context, scope kind.Scope, stage string)
 	var seen Overview
 	if needed, ok := needs[pass]; ok {
 		seen.Lagging = append(e.strangers(ctx, scope), e.lagging(ctx, scope, scope.Approved, of, needed, kept)...)
+		seen.Late = pass.Forward() && e.late(ctx, scope, of, needed, kept)
 	}
 	if pass == rotationplan.AwaitCredentials {
 		seen.Stale = e.stale(ctx, scope, of, kept)
@@ -208,6 +212,21 @@ func (e *Executor) lagging(
 		}
 		return ""
 	})
+}
+
+// late says whether a machine answers that is not where a pass has brought the others.
+func (e *Executor) late(ctx context.Context, scope kind.Scope, of v1alpha1.CAAuthority, pass rotationplan.Pass, kept Material) bool {
+	return len(each(scope.Approved, func(machine *v1alpha1.TalosMachine) string {
+		own, trouble := e.configOf(ctx, scope, machine)
+		if trouble != "" || machine.Held() {
+			return ""
+		}
+		have, err := machineconfig.ReadAuthorities(own.Active, of)
+		if at := positionOf(have, kept, goals[pass]); err != nil || at == foreign || reached(pass, at) {
+			return ""
+		}
+		return machine.Name
+	})) > 0
 }
 
 // strangers are what belongs to the cluster and is no machine that the hub may touch: it would be locked out.

@@ -95,12 +95,14 @@ func cluster(scope kind.Scope, unit kind.Unit, seen kind.Observation, of v1alpha
 		return kind.FailStep(unit, "")
 	case step == v1alpha1.HandingOverStep:
 		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.AwaitingCredentialsStep, Message: awaited(scope, of)}
-	case step != "" && step != v1alpha1.AwaitingCredentialsStep:
+	case step != "" && step != v1alpha1.AwaitingCredentialsStep && step != v1alpha1.CatchingUpStep:
 		return kind.Action{Verdict: kind.Done}
 	case all.Lost != "":
 		return kind.Action{Verdict: kind.Fail, Message: all.Lost}
 	case all.Trouble != "":
 		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.RotationPassGate, Message: all.Trouble}
+	case all.Late && step != v1alpha1.CatchingUpStep:
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.CatchingUpStep}
 	case len(all.Lagging) > 0:
 		return lagging(all.Lagging)
 	case step == v1alpha1.AwaitingCredentialsStep && all.Stale != "":

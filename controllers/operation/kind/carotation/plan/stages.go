@@ -101,6 +101,16 @@ func (p Pass) OnMachines() bool {
 	return false
 }
 
+// Forward says whether a pass is one on the way to the new authority.
+func (p Pass) Forward() bool {
+	switch p {
+	case Accept, Trust, Swap, AwaitCredentials, DropWorkers, Drop:
+		return true
+	case BackTrust, BackSwap, BackCredentials, BackAccept:
+	}
+	return false
+}
+
 // Drops says whether a pass is one after whose beginning there is no way back.
 func (p Pass) Drops() bool { return p == DropWorkers || p == Drop }
 
