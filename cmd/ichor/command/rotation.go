@@ -68,6 +68,9 @@ func authoritiesOf(names []string) ([]string, error) {
 			list = append(list, authority)
 		}
 	}
+	if len(list) == 0 {
+		return nil, usageError("--authority is empty: it is talos, kubernetes or both")
+	}
 	return list, nil
 }
 
