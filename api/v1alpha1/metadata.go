@@ -46,6 +46,10 @@ const (
 	// RetryAnnotation set to "true" on a TalosOperation asks, once, to run its failed step again.
 	RetryAnnotation = "ichor.maesh.dev/retry"
 
+	// ConfirmStageAnnotation on a TalosOperation ends a stage that waits for people: its value is the name of that stage. A value that
+	// names another one means nothing.
+	ConfirmStageAnnotation = "ichor.maesh.dev/confirm-stage"
+
 	// StartedAtAnnotation on a TalosOperation is written before its first disruptive call and survives a lost status.
 	StartedAtAnnotation = "ichor.maesh.dev/started-at"
 
@@ -62,10 +66,6 @@ const (
 	// TurnBackAnnotation set to "true" on a TalosOperation asks to turn it back: what it has changed becomes what it was, as long as that is
 	// possible. It is not taken back.
 	TurnBackAnnotation = "ichor.maesh.dev/turn-back"
-
-	// CredentialsConfirmedAnnotation on a TalosOperation names the authorities of which people have confirmed that they have the new
-	// credentials, divided by commas, such as "Talos,Kubernetes".
-	CredentialsConfirmedAnnotation = "ichor.maesh.dev/credentials-confirmed"
 
 	// BundleChangedAnnotation on a TalosCluster is when the hub last changed a secret that belongs into a backup of the cluster's secrets.
 	BundleChangedAnnotation = "ichor.maesh.dev/bundle-changed-at"

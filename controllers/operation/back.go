@@ -10,17 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
-	"ichor.maesh.dev/hub/controllers/operation/plan"
 )
 
 // asksBack says whether somebody has asked to turn the operation back.
 func (s *scope) asksBack() bool {
 	return s.op.Annotations[v1alpha1.TurnBackAnnotation] == v1alpha1.TurnBackRequested
-}
-
-// confirmed is what people have confirmed.
-func (s *scope) confirmed() []string {
-	return plan.Words(s.op.Annotations[v1alpha1.CredentialsConfirmedAnnotation])
 }
 
 // unapproved are the machines that the hub may not touch.

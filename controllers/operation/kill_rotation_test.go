@@ -85,7 +85,7 @@ func addRotationVictims() bool {
 func prepareRotation(ctx context.Context, f *fleet, of v1alpha1.CAAuthority, step kind.Step) {
 	GinkgoHelper()
 	f.hasAuthorities(ctx, "v1.14.1")
-	f.annotations = map[string]string{"ichor.maesh.dev/credentials-confirmed": string(of)}
+	f.annotations = confirmed(of)
 	if step.Name == v1alpha1.CatchingUpStep {
 		background := context.WithoutCancel(ctx)
 		f.vault.handing = sync.OnceFunc(func() {

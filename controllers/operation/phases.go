@@ -125,7 +125,7 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 		Cluster:  s.Target(),
 		Machines: len(s.Machines),
 		Approved: s.Approved(), Unapproved: s.unapproved(),
-		TurnBack: s.plan.TurnsBack, Confirmed: s.confirmed(),
+		TurnBack: s.plan.TurnsBack, ConfirmedStage: s.op.Annotations[v1alpha1.ConfirmStageAnnotation],
 		Blind: s.traits.RecordOptional && s.planFacts(r.Clock.Now()).Overridden(v1alpha1.TargetReachableGate),
 		Guard: r.Locks.Guard(s.clusterKey(), lock.Operation(s.op)),
 	}

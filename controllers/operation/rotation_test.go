@@ -27,12 +27,17 @@ const (
 	kubernetesCA = v1alpha1.KubernetesCA
 )
 
-// confirm says that people have the credentials of authorities.
-func confirm(ctx context.Context, op *v1alpha1.TalosOperation, of string) {
+// confirm says that people have the credentials of an authority.
+func confirm(ctx context.Context, op *v1alpha1.TalosOperation, of v1alpha1.CAAuthority) {
 	GinkgoHelper()
 	change(ctx, op, func(o *v1alpha1.TalosOperation) {
-		metav1.SetMetaDataAnnotation(&o.ObjectMeta, "ichor.maesh.dev/credentials-confirmed", of)
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, "ichor.maesh.dev/confirm-stage", string(of)+"AwaitingCredentials")
 	})
+}
+
+// confirmed is how an operation is made that asks nobody about an authority.
+func confirmed(of v1alpha1.CAAuthority) map[string]string {
+	return map[string]string{"ichor.maesh.dev/confirm-stage": string(of) + "AwaitingCredentials"}
 }
 
 func turnBack(ctx context.Context, op *v1alpha1.TalosOperation) {
@@ -118,7 +123,7 @@ var _ = Describe("A rotation of certificate authorities", func() {
 				f.hasAuthorities(ctx, version)
 				f.startHub()
 				op := f.create(ctx, "rotate", rotates(of)())
-				Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", ContainSubstring("then: ichor operation confirm-credentials rotate")))
+				Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", ContainSubstring("then: ichor operation confirm rotate")))
 				for name := range f.addresses {
 					_, accepts, others := f.position(of, name)
 					Expect([]bool{accepts, others}).To(Equal([]bool{true, true}), name)
@@ -132,7 +137,7 @@ var _ = Describe("A rotation of certificate authorities", func() {
 				Expect(admin.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
 				Expect(cluster.Annotations).To(HaveKeyWithValue("ichor.maesh.dev/unsafe", "rotate"))
 
-				confirm(ctx, op, string(of))
+				confirm(ctx, op, of)
 				Eventually(now(ctx, op)).Should(beCompleted())
 				f.expectRotated(ctx, of)
 				calls := f.calls("ApplyConfig")
@@ -154,9 +159,9 @@ var _ = Describe("A rotation of certificate authorities", func() {
 		op := f.create(ctx, "rotate", rotates(talosCA, kubernetesCA)())
 		Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", ContainSubstring("c-talosconfig")))
 		f.expectAuthorityUntouched(ctx, kubernetesCA)
-		confirm(ctx, op, "Talos")
+		confirm(ctx, op, talosCA)
 		Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", ContainSubstring("c-kubeconfig")))
-		confirm(ctx, op, "Talos,Kubernetes")
+		confirm(ctx, op, kubernetesCA)
 		Eventually(now(ctx, op)).Should(beCompleted())
 		f.expectRotated(ctx, talosCA)
 		f.expectRotated(ctx, kubernetesCA)
@@ -165,7 +170,7 @@ var _ = Describe("A rotation of certificate authorities", func() {
 	It("waits for a machine that is away, in every pass, and says which (H6)", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 2)
 		f.hasAuthorities(ctx, "v1.13.6")
-		f.annotations = map[string]string{"ichor.maesh.dev/credentials-confirmed": "Talos"}
+		f.annotations = confirmed(talosCA)
 		f.silentNode("w2", true)
 		f.startHub()
 		op := f.create(ctx, "rotate", rotates(talosCA)())
@@ -193,7 +198,7 @@ var _ = Describe("A rotation of certificate authorities", func() {
 		op := f.create(ctx, "rotate", rotates(talosCA)())
 		Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", Not(BeEmpty())))
 		f.kube.Set(kube.Node{Name: "w9", Ready: true})
-		confirm(ctx, op, "Talos")
+		confirm(ctx, op, talosCA)
 		Eventually(now(ctx, op)).Should(waitingFor("RotationPass", "Node w9 is no machine that the hub knows"))
 
 		f.joins(ctx, "w9", "10.0.1.9", "v1.13.6", v1alpha1.Pending)
@@ -241,7 +246,7 @@ var _ = Describe("A rotation of certificate authorities", func() {
 		Eventually(now(ctx, op)).Should(beCompleted())
 		f.expectUnchanged(ctx, kubernetesCA)
 
-		f.annotations = map[string]string{"ichor.maesh.dev/credentials-confirmed": "Kubernetes"}
+		f.annotations = confirmed(kubernetesCA)
 		op = f.create(ctx, "again", rotates(kubernetesCA)())
 		Eventually(now(ctx, op)).Should(HaveField("Status.CompletedStages", ContainElement("KubernetesSwap")))
 		stop := f.talos.HangBefore("ApplyConfig", f.addresses["w1"])
@@ -272,7 +277,7 @@ var _ = Describe("A rotation of certificate authorities", func() {
 	It("goes on after a step failed, and nobody takes its lock meanwhile", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 1)
 		f.hasAuthorities(ctx, "v1.13.6")
-		f.annotations = map[string]string{"ichor.maesh.dev/credentials-confirmed": "Talos"}
+		f.annotations = confirmed(talosCA)
 		stop := f.talos.HangBefore("ApplyConfig", f.addresses["w1"])
 		f.startHub()
 		op := f.create(ctx, "rotate", rotates(talosCA)())
@@ -296,7 +301,7 @@ var _ = Describe("A rotation of certificate authorities", func() {
 		Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", Not(BeEmpty())))
 		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = ptr.To(true) })
 		Eventually(now(ctx, op)).Should(bePaused("OperatorPaused", Not(BeEmpty())))
-		confirm(ctx, op, "Talos")
+		confirm(ctx, op, talosCA)
 		given := f.calls("ApplyConfig")
 		Consistently(func() []string { return f.calls("ApplyConfig") }, 200*time.Millisecond).Should(Equal(given))
 		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = nil })

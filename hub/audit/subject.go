@@ -35,10 +35,10 @@ func subjectOf(request any) (subject, bool) {
 		return ofOperation(r.GetRef(), either(r.GetPaused(), "pause", "let it go on")), true
 	case *pb.RetryOperationRequest:
 		return ofOperation(r.GetRef(), "retry"), true
+	case *pb.ConfirmOperationRequest:
+		return ofOperation(r.GetRef(), "confirm stage "+r.GetStage()), true
 	case *pb.TurnBackOperationRequest:
 		return ofOperation(r.GetRef(), "turn back"), true
-	case *pb.ConfirmCredentialsRequest:
-		return ofOperation(r.GetRef(), "confirm the new credentials"), true
 	case *pb.ExportBundleRequest:
 		return subject{namespace: r.GetRef().GetNamespace(), cluster: r.GetRef().GetName(), detail: "export the bundle of secrets"}, true
 	case *pb.DeleteOperationRequest:

@@ -49,6 +49,21 @@ func (s *Server) RetryOperation(ctx context.Context, request *connect.Request[pb
 	return connect.NewResponse(&pb.RetryOperationResponse{Operation: render.Operation(op), Changed: changed}), nil
 }
 
+// ConfirmOperation implements the OperationService.
+func (s *Server) ConfirmOperation(
+	ctx context.Context, request *connect.Request[pb.ConfirmOperationRequest],
+) (*connect.Response[pb.ConfirmOperationResponse], error) {
+	service, op, err := s.operation(ctx, request.Msg.GetRef())
+	if err != nil {
+		return nil, problem(err)
+	}
+	changed, err := service.Confirm(ctx, op, request.Msg.GetStage())
+	if err != nil {
+		return nil, problem(err)
+	}
+	return connect.NewResponse(&pb.ConfirmOperationResponse{Operation: render.Operation(op), Changed: changed}), nil
+}
+
 // TurnBackOperation implements the OperationService.
 func (s *Server) TurnBackOperation(ctx context.Context, request *connect.Request[pb.TurnBackOperationRequest]) (*connect.Response[pb.TurnBackOperationResponse], error) {
 	service, op, err := s.operation(ctx, request.Msg.GetRef())
@@ -60,21 +75,6 @@ func (s *Server) TurnBackOperation(ctx context.Context, request *connect.Request
 		return nil, problem(err)
 	}
 	return connect.NewResponse(&pb.TurnBackOperationResponse{Operation: render.Operation(op), Changed: changed}), nil
-}
-
-// ConfirmCredentials implements the OperationService.
-func (s *Server) ConfirmCredentials(
-	ctx context.Context, request *connect.Request[pb.ConfirmCredentialsRequest],
-) (*connect.Response[pb.ConfirmCredentialsResponse], error) {
-	service, op, err := s.operation(ctx, request.Msg.GetRef())
-	if err != nil {
-		return nil, problem(err)
-	}
-	changed, err := service.ConfirmCredentials(ctx, op)
-	if err != nil {
-		return nil, problem(err)
-	}
-	return connect.NewResponse(&pb.ConfirmCredentialsResponse{Operation: render.Operation(op), Changed: changed}), nil
 }
 
 // DeleteOperation implements the OperationService.
@@ -150,6 +150,41 @@ func (s *Service) Retry(ctx context.Context, op *v1alpha1.TalosOperation) (chang
 	})
 }
 
+// Confirm says that what the stage under way waits for of people is done. It says whether that is new.
+func (s *Service) Confirm(ctx context.Context, op *v1alpha1.TalosOperation, stage string) (changed bool, err error) {
+	planner, known := planners[op.Spec.Kind]
+	if !known {
+		return false, &StateError{What: fmt.Sprintf("this hub does not know kind %s of operation %s", op.Spec.Kind, op.Name), Help: "upgrade the hub"}
+	}
+	if err := s.maySteer(ctx, op, true); err != nil {
+		return false, err
+	}
+	confirmable := planner.Traits(op.Spec).Confirmable
+	switch {
+	case op.Completed():
+		return false, ended("confirm", op)
+	case !slices.Contains(confirmable, stage):
+		return false, &InvalidError{Field: "stage", Value: stage, Allowed: confirmableWords(op, confirmable)}
+	case op.Status.Stage != stage:
+		return false, &StateError{
+			What: fmt.Sprintf("operation %s is in stage %q and not in %s", op.Name, op.Status.Stage, stage), Help: "see: ichor operation get " + op.Name,
+		}
+	case op.Annotations[v1alpha1.ConfirmStageAnnotation] == stage:
+		return false, nil
+	}
+	return true, s.change(ctx, op, func(op *v1alpha1.TalosOperation) {
+		metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.ConfirmStageAnnotation, stage)
+	})
+}
+
+// confirmableWords say which stages of an operation wait for people.
+func confirmableWords(op *v1alpha1.TalosOperation, stages []string) string {
+	if len(stages) == 0 {
+		return fmt.Sprintf("kind %s waits for nobody's word", op.Spec.Kind)
+	}
+	return "of kind " + string(op.Spec.Kind) + ", " + commas(stages)
+}
+
 // TurnBack asks to make what an operation has changed what it was. It says whether nobody had asked for that. An operation that has failed goes
 // on, backwards.
 func (s *Service) TurnBack(ctx context.Context, op *v1alpha1.TalosOperation) (changed bool, err error) {
@@ -175,33 +210,6 @@ func (s *Service) TurnBack(ctx context.Context, op *v1alpha1.TalosOperation) (ch
 		if op.Status.FailureReason != "" {
 			metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.RetryAnnotation, v1alpha1.RetryRequested)
 		}
-	})
-}
-
-// ConfirmCredentials says that people have the new credentials that an operation has handed over. It says whether that is new.
-func (s *Service) ConfirmCredentials(ctx context.Context, op *v1alpha1.TalosOperation) (changed bool, err error) {
-	planner, ok := planners[op.Spec.Kind].(plan.Confirms)
-	if !ok {
-		return false, &StateError{
-			What: fmt.Sprintf("operation %s is of kind %s, which hands no credentials over", op.Name, op.Spec.Kind), Help: "see what it waits for: ichor operation get " + op.Name,
-		}
-	}
-	if err := s.maySteer(ctx, op, true); err != nil {
-		return false, err
-	}
-	awaited, confirmed := planner.Awaited(op), plan.Words(op.Annotations[v1alpha1.CredentialsConfirmedAnnotation])
-	switch {
-	case op.Completed():
-		return false, ended("confirm", op)
-	case awaited == "":
-		return false, &StateError{
-			What: fmt.Sprintf("operation %s has handed over no credentials that wait for a confirmation", op.Name), Help: "see what it does: ichor operation get " + op.Name,
-		}
-	case slices.Contains(confirmed, awaited):
-		return false, nil
-	}
-	return true, s.change(ctx, op, func(op *v1alpha1.TalosOperation) {
-		metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.CredentialsConfirmedAnnotation, strings.Join(append(confirmed, awaited), ","))
 	})
 }
 

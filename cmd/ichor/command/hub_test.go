@@ -147,8 +147,8 @@ func (o operations) TurnBackOperation(_ context.Context, r *connect.Request[pb.T
 	return reply[pb.TurnBackOperationRequest, pb.TurnBackOperationResponse](o.fakeHub, r)
 }
 
-func (o operations) ConfirmCredentials(_ context.Context, r *connect.Request[pb.ConfirmCredentialsRequest]) (*connect.Response[pb.ConfirmCredentialsResponse], error) {
-	return reply[pb.ConfirmCredentialsRequest, pb.ConfirmCredentialsResponse](o.fakeHub, r)
+func (o operations) ConfirmOperation(_ context.Context, r *connect.Request[pb.ConfirmOperationRequest]) (*connect.Response[pb.ConfirmOperationResponse], error) {
+	return reply[pb.ConfirmOperationRequest, pb.ConfirmOperationResponse](o.fakeHub, r)
 }
 
 func (o operations) DeleteOperation(_ context.Context, r *connect.Request[pb.DeleteOperationRequest]) (*connect.Response[pb.DeleteOperationResponse], error) {

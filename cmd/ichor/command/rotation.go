@@ -35,7 +35,7 @@ func (a *app) rotateCAOrder(use, example string) *order {
 
 Every machine first accepts the new authority, then signs by it, and at last drops the old one; machine by machine, each proved directly, and
 none left out. Before the old one is dropped the new credentials are in the Secrets of the cluster, and the operation waits until somebody says
-that people have them: ichor operation confirm-credentials NAME. Until then it can be turned back: ichor operation turn-back NAME.
+that people have them: ichor operation confirm NAME. Until then it can be turned back: ichor operation turn-back NAME.
 
 The authorities of etcd and of the API aggregator are not replaced.`,
 		names: a.clusterNames,
@@ -93,29 +93,6 @@ func newTurnBackCommand(a *app) *cobra.Command {
 
 A rotation of certificate authorities can be turned back until the first machine drops the old authority. An operation that has failed goes on,
 backwards.`
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for a confirmation")
-	return cmd
-}
-
-func newConfirmCredentialsCommand(a *app) *cobra.Command {
-	var yes bool
-	cmd := a.onOperation("confirm-credentials NAME", "Say that people have the new credentials, so that the old ones may go", func(ctx context.Context, name *pb.Reference) error {
-		if err := a.ask(ctx, "Do all who need them have the new credentials?", yes); err != nil {
-			return err
-		}
-		response, err := call(ctx, a, a.connection.operations.ConfirmCredentials, &pb.ConfirmCredentialsRequest{Ref: name})
-		switch {
-		case err != nil:
-			return fmt.Errorf("confirming the credentials of operation %s: %w", a.named(name), err)
-		case !response.GetChanged():
-			return a.unchanged(response.GetOperation(), name, "has that confirmed already")
-		}
-		return a.did(a.operationResult(response.GetOperation(), name), "Operation %s: the old credentials go.", a.named(name))
-	})
-	cmd.Long = `Say that people have the new credentials that an operation has handed over, so that the old ones may go.
-
-They are in the Secrets of the cluster, as its talosconfig and its kubeconfig. Whoever has a copy needs the new one, and what keeps the old
-authority in memory has to be restarted. After this there is no way back.`
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for a confirmation")
 	return cmd
 }

@@ -46,25 +46,19 @@ func TestRotateCA(t *testing.T) {
 	g.Expect(u.ichor("operation", "plan", "rotate-ca", "prod-1").Code).To(BeZero())
 }
 
-// Both steer what cannot be taken back, so both ask.
-func TestTurnBackAndConfirm(t *testing.T) {
+// Who turns back is asked, since nothing turns that back.
+func TestTurnBack(t *testing.T) {
 	g := NewWithT(t)
 	h := newFakeHub(t)
 	op := upgrade(inProgress)
 	h.answer(
 		&pb.TurnBackOperationResponse{Operation: op, Changed: true}, &pb.TurnBackOperationResponse{Operation: op},
-		&pb.ConfirmCredentialsResponse{Operation: op, Changed: true}, &pb.ConfirmCredentialsResponse{Operation: op},
 	)
 	u := newUser(t, h)
-	for _, command := range []string{"turn-back", "confirm-credentials"} {
-		g.Expect(u.ichor("op", command, "x").Code).To(Equal(2), command)
-	}
+	g.Expect(u.ichor("op", "turn-back", "x").Code).To(Equal(2))
 	g.Expect(of[*pb.TurnBackOperationRequest](h)).To(BeEmpty())
 	g.Expect(u.ichor("op", "turn-back", "x", "--yes")).To(Equal(result{Out: "Operation x turns back. Follow it with: ichor operation watch x\n"}))
 	g.Expect(u.ichor("op", "turn-back", "x", "--yes")).To(Equal(result{Err: "Operation x turns back already: nothing to do.\n"}))
-	g.Expect(u.ichor("op", "confirm-credentials", "other/x", "--yes")).To(Equal(result{Out: "Operation other/x: the old credentials go.\n"}))
-	g.Expect(u.ichor("op", "confirm-credentials", "x", "--yes")).To(Equal(result{Err: "Operation x has that confirmed already: nothing to do.\n"}))
-	g.Expect(of[*pb.ConfirmCredentialsRequest](h)[0].GetRef()).To(BeComparableTo(ref("other", "x"), protoEqual))
 }
 
 // The bundle is for its owner's eyes, is not written over by mistake, and leaves no file where there is none.

@@ -81,8 +81,8 @@ type Scope struct {
 	// TurnBack says that somebody has asked to turn the operation back, and that its plan does so.
 	TurnBack bool
 
-	// Confirmed is what people have confirmed.
-	Confirmed []string
+	// ConfirmedStage is the stage that somebody has confirmed: what it waits for of people is done. Empty if there is none.
+	ConfirmedStage string
 
 	// Blind lets machines go although the Kubernetes API does not tell of them: somebody has overridden gate TargetReachable.
 	Blind bool

@@ -7,7 +7,6 @@ package plan
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -45,6 +44,9 @@ type Traits struct {
 
 	// Power is what becomes of the power of the whole cluster. The engine writes it on the TalosCluster.
 	Power Power
+
+	// Confirmable are the stages that wait for people, and end when somebody says that they may.
+	Confirmable []string
 
 	// StartVerb is the subresource of talosoperations on which who starts one, or retries it, needs the verb start. The service asks for
 	// it before it writes anything, and the admission policy holds everybody else to it.
@@ -250,23 +252,6 @@ func (s Stage) Asks(gate string) bool { return s.Gates == nil || slices.Contains
 type TurnsBack interface {
 	// NoWayBack says why an operation cannot be turned back any more; nothing means that it can.
 	NoWayBack(op *v1alpha1.TalosOperation) string
-}
-
-// Confirms is a Planner of a kind whose operations wait until people have confirmed something.
-type Confirms interface {
-	// Awaited is what an operation waits to be confirmed, by the word that stands for it in the annotation; empty if it waits for nothing.
-	Awaited(op *v1alpha1.TalosOperation) string
-}
-
-// Words are the words of an annotation that lists some, divided by commas.
-func Words(annotation string) []string {
-	var list []string
-	for _, word := range strings.Split(annotation, ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			list = append(list, word)
-		}
-	}
-	return list
 }
 
 // Batch says how many units of a stage go at once.

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
-	rotationplan "ichor.maesh.dev/hub/controllers/operation/kind/carotation/plan"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
 
@@ -42,8 +41,7 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 		Labels:          op.Labels,
 		RetryRequested:  op.Annotations[v1alpha1.RetryAnnotation] == v1alpha1.RetryRequested,
 
-		TurnBackRequested:  op.Annotations[v1alpha1.TurnBackAnnotation] == v1alpha1.TurnBackRequested,
-		AwaitedCredentials: awaitedCredentials(op),
+		TurnBackRequested: op.Annotations[v1alpha1.TurnBackAnnotation] == v1alpha1.TurnBackRequested,
 	}
 	if op.Spec.MaxUnavailable != nil {
 		rendered.MaxUnavailable = op.Spec.MaxUnavailable.String()
@@ -51,14 +49,6 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 	rendered.MachinesTotal, rendered.MachinesCompleted = progress(op, machines)
 	rendered.Attention = operationAttention(rendered)
 	return rendered
-}
-
-// awaitedCredentials is the authority whose credentials wait for a confirmation.
-func awaitedCredentials(op *v1alpha1.TalosOperation) string {
-	if op.Spec.Kind != v1alpha1.CARotationKind || op.Completed() {
-		return ""
-	}
-	return rotationplan.Planner{}.Awaited(op)
 }
 
 // targetOf is what an operation brings its cluster to; before it began, what it expects.

@@ -46,9 +46,9 @@ func turnBack(name string) func(context.Context, Clients) (proto.Message, error)
 	}
 }
 
-func confirmCredentials(name string) func(context.Context, Clients) (proto.Message, error) {
+func confirmStage(name, stage string) func(context.Context, Clients) (proto.Message, error) {
 	return func(ctx context.Context, c Clients) (proto.Message, error) {
-		return unwrap(c.Operations.ConfirmCredentials(ctx, connect.NewRequest(&pb.ConfirmCredentialsRequest{Ref: ref(name)})))
+		return unwrap(c.Operations.ConfirmOperation(ctx, connect.NewRequest(&pb.ConfirmOperationRequest{Ref: ref(name), Stage: stage})))
 	}
 }
 
@@ -125,26 +125,15 @@ func rotations() []Row {
 			Code: connect.CodePermissionDenied, Message: "jane@example.org may not start talosoperations/ca-rotation in namespace default",
 		},
 		{
-			Name: "confirm/what is waited for", Given: given(awaiting()), Call: confirmCredentials(rotation), Writes: patched,
+			Name: "confirm/credentials that are waited for", Given: given(awaiting()), Call: confirmStage(rotation, "TalosAwaitingCredentials"), Writes: patched,
 			Check: func(g gomega.Gomega, answer proto.Message, w *World) {
-				g.Expect(answer.(*pb.ConfirmCredentialsResponse).GetChanged()).To(gomega.BeTrue())
-				g.Expect(answer.(*pb.ConfirmCredentialsResponse).GetOperation().GetAwaitedCredentials()).To(gomega.Equal("Talos"))
-				g.Expect(read(g, w, &v1alpha1.TalosOperation{}, rotation).Annotations).To(gomega.HaveKeyWithValue("ichor.maesh.dev/credentials-confirmed", "Talos"))
+				g.Expect(answer.(*pb.ConfirmOperationResponse).GetChanged()).To(gomega.BeTrue())
+				g.Expect(read(g, w, &v1alpha1.TalosOperation{}, rotation).Annotations).To(gomega.HaveKeyWithValue("ichor.maesh.dev/confirm-stage", "TalosAwaitingCredentials"))
 			},
 		},
 		{
-			Name: "confirm/twice", Given: given(awaiting()), Call: twice(confirmCredentials(rotation), confirmCredentials(rotation)), Writes: patched,
-			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
-				g.Expect(answer.(*pb.ConfirmCredentialsResponse).GetChanged()).To(gomega.BeFalse())
-			},
-		},
-		{
-			Name: "confirm/what nobody waits for", Given: given(rotating("TalosSwap")), Call: confirmCredentials(rotation), Code: connect.CodeFailedPrecondition,
-			Message: "operation c1-ca-rotation-x has handed over no credentials that wait for a confirmation; see what it does: ichor operation get c1-ca-rotation-x",
-		},
-		{
-			Name: "confirm/another kind", Given: given(Operation("c1-talos-x", Cluster)), Call: confirmCredentials("c1-talos-x"), Code: connect.CodeFailedPrecondition,
-			Message: "operation c1-talos-x is of kind talos, which hands no credentials over; see what it waits for: ichor operation get c1-talos-x",
+			Name: "confirm/credentials of another authority", Given: given(awaiting()), Call: confirmStage(rotation, "KubernetesAwaitingCredentials"), Code: connect.CodeFailedPrecondition,
+			Message: `operation c1-ca-rotation-x is in stage "TalosAwaitingCredentials" and not in KubernetesAwaitingCredentials; see: ichor operation get c1-ca-rotation-x`,
 		},
 		{
 			Name: "bundle/export", Call: exportBundle(Cluster), Writes: []string{"patch TalosCluster"},

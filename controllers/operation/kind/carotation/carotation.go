@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -155,9 +154,4 @@ func (e *Executor) Classify(err error) v1alpha1.ErrorClass {
 		return v1alpha1.ErrorPermanent
 	}
 	return reboot.Classify(err)
-}
-
-// confirmed says whether people have confirmed that they have the credentials of an authority.
-func confirmed(scope kind.Scope, of v1alpha1.CAAuthority) bool {
-	return slices.Contains(scope.Confirmed, string(of))
 }

@@ -107,7 +107,7 @@ func cluster(scope kind.Scope, unit kind.Unit, seen kind.Observation, of v1alpha
 		return lagging(all.Lagging)
 	case step == v1alpha1.AwaitingCredentialsStep && all.Stale != "":
 		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.CredentialsConfirmedGate, Message: all.Stale}
-	case step == v1alpha1.AwaitingCredentialsStep && !confirmed(scope, of):
+	case step == v1alpha1.AwaitingCredentialsStep && scope.ConfirmedStage != unit.Status.Stage:
 		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.CredentialsConfirmedGate, Message: awaited(scope, of)}
 	case step == v1alpha1.AwaitingCredentialsStep:
 		return kind.Action{Verdict: kind.Done}
@@ -134,5 +134,5 @@ func awaited(scope kind.Scope, of v1alpha1.CAAuthority) string {
 		secret, what = scope.Cluster.TalosconfigSecret, "give it to whoever has a copy"
 	}
 	_, name, _ := strings.Cut(scope.Owner, "/")
-	return fmt.Sprintf("the new credentials are in Secret %s: %s, then: ichor operation confirm-credentials %s", secret, what, name)
+	return fmt.Sprintf("the new credentials are in Secret %s: %s, then: ichor operation confirm %s", secret, what, name)
 }

@@ -119,10 +119,10 @@ func TestNextOfAMachine(t *testing.T) {
 func TestNextOfTheCluster(t *testing.T) {
 	scope := kind.Scope{Owner: "prod/rotate", Cluster: target.Target{TalosconfigSecret: "c1-talosconfig", KubeconfigSecret: "c1-kubeconfig"}}
 	confirmed, back := scope, scope
-	confirmed.Confirmed, back.TurnBack = []string{"Kubernetes", "Talos"}, true
+	confirmed.ConfirmedStage, back.TurnBack = "TalosAwaitingCredentials", true
 	other := scope
-	other.Confirmed = []string{"Kubernetes"}
-	const asks = "the new credentials are in Secret c1-talosconfig: give it to whoever has a copy, then: ichor operation confirm-credentials rotate"
+	other.ConfirmedStage = "KubernetesAwaitingCredentials"
+	const asks = "the new credentials are in Secret c1-talosconfig: give it to whoever has a copy, then: ichor operation confirm rotate"
 	done, call := kind.Action{Verdict: kind.Done}, func(step v1alpha1.OperationStep) kind.Action { return kind.Action{Verdict: kind.Call, Step: step} }
 	for name, row := range map[string]struct {
 		scope kind.Scope

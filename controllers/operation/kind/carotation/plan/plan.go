@@ -30,15 +30,19 @@ const (
 // Planner plans rotations of certificate authorities.
 type Planner struct{}
 
-var (
-	_ plan.TurnsBack = Planner{}
-	_ plan.Confirms  = Planner{}
-)
+var _ plan.TurnsBack = Planner{}
 
 // Traits implements plan.Planner. What has become of credentials, no machine tells: a rotation whose status was lost is looked at by a person.
 // One that has begun is better finished than left between two authorities.
 func (Planner) Traits(spec v1alpha1.TalosOperationSpec) plan.Traits {
-	return plan.Traits{Windows: plan.WindowsToBegin, StartVerb: spec.StartSubresource()}
+	traits := plan.Traits{Windows: plan.WindowsToBegin, StartVerb: spec.StartSubresource()}
+	if spec.CARotation == nil {
+		return traits
+	}
+	for _, of := range spec.CARotation.Authorities {
+		traits.Confirmable = append(traits.Confirmable, StageName(of, AwaitCredentials))
+	}
+	return traits
 }
 
 // Narrow implements plan.Planner: a rotation changes nothing that the spec of a cluster asks for.
@@ -89,18 +93,6 @@ func (Planner) NoWayBack(op *v1alpha1.TalosOperation) string {
 func isLast(op *v1alpha1.TalosOperation, of v1alpha1.CAAuthority) bool {
 	all := op.Spec.CARotation.Authorities
 	return all[len(all)-1] == of
-}
-
-// Awaited implements plan.Confirms: it is the authority whose credentials are handed over.
-func (Planner) Awaited(op *v1alpha1.TalosOperation) string {
-	of, pass := Parse(op.Status.Stage)
-	waits := slices.ContainsFunc(op.Status.Units, func(u v1alpha1.UnitStatus) bool {
-		return u.Name == op.Status.Stage && u.Step == v1alpha1.AwaitingCredentialsStep
-	})
-	if pass != AwaitCredentials || !waits {
-		return ""
-	}
-	return string(of)
 }
 
 // words are authorities for people.

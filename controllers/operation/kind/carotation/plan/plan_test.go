@@ -60,7 +60,9 @@ func TestPlan(t *testing.T) {
 	g.Expect(p.Effect).To(Equal(plan.EffectCARotation))
 	g.Expect(p.Losses).To(ConsistOf("credentials that the old Talos and Kubernetes authorities has signed are refused in the end, whoever keeps them"))
 	g.Expect(p.KeepsEtcd()).To(BeTrue())
-	g.Expect(Planner{}.Traits(v1alpha1.TalosOperationSpec{Kind: v1alpha1.CARotationKind})).To(Equal(plan.Traits{Windows: plan.WindowsToBegin, StartVerb: "ca-rotation"}))
+	g.Expect(Planner{}.Traits(facts("Kubernetes", "Talos").Spec)).To(Equal(plan.Traits{
+		Windows: plan.WindowsToBegin, StartVerb: "ca-rotation", Confirmable: []string{"KubernetesAwaitingCredentials", "TalosAwaitingCredentials"},
+	}))
 	g.Expect(Planner{}.Narrow(v1alpha1.OperationTarget{TalosVersion: "v1.14.1"})).To(BeZero())
 	for _, stage := range p.Stages {
 		g.Expect(len(stage.Name)).To(BeNumerically("<=", 32), stage.Name)
@@ -224,15 +226,4 @@ func TestNoWayBack(t *testing.T) {
 	g.Expect(Planner{}.NoWayBack(op)).To(ContainSubstring("the old Kubernetes authority"))
 	op.Status.CompletedStages = append(op.Status.CompletedStages, "KubernetesDrop")
 	g.Expect(Planner{}.NoWayBack(op)).To(ContainSubstring("the old Kubernetes authority"))
-}
-
-func TestAwaited(t *testing.T) {
-	g := NewWithT(t)
-	op := &v1alpha1.TalosOperation{Spec: facts("Talos", "Kubernetes").Spec}
-	g.Expect(Planner{}.Awaited(op)).To(BeEmpty())
-	op.Status.Stage = "KubernetesAwaitingCredentials"
-	op.Status.Units = []v1alpha1.UnitStatus{at("KubernetesAwaitingCredentials", "KubernetesAwaitingCredentials", "", "HandingOver")}
-	g.Expect(Planner{}.Awaited(op)).To(BeEmpty())
-	op.Status.Units[0].Step = "AwaitingCredentials"
-	g.Expect(Planner{}.Awaited(op)).To(Equal("Kubernetes"))
 }
