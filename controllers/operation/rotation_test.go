@@ -201,7 +201,7 @@ var _ = Describe("A rotation of certificate authorities", func() {
 		confirm(ctx, op, talosCA)
 		Eventually(now(ctx, op)).Should(waitingFor("RotationPass", "Node w9 is no machine that the hub knows"))
 
-		f.joins(ctx, "w9", "10.0.1.9", "v1.13.6", v1alpha1.Pending)
+		f.joins(ctx, "w9", "10.0.1.9", "v1.13.6", v1alpha1.ApprovalPending)
 		Eventually(now(ctx, op)).Should(waitingFor("RotationPass", "machine c-w9 is not approved"))
 		given := len(f.calls("ApplyConfig"))
 		change(ctx, f.machine(ctx, "w1"), func(m *v1alpha1.TalosMachine) {
@@ -346,7 +346,7 @@ func (f *fleet) expectAuthorityUntouched(ctx context.Context, of v1alpha1.CAAuth
 }
 
 // joins adds a worker with a config as a version of Talos makes it.
-func (f *fleet) joins(ctx context.Context, name, address, version string, approval v1alpha1.MachineApproval) {
+func (f *fleet) joins(ctx context.Context, name, address, version string, approval v1alpha1.Approval) {
 	GinkgoHelper()
 	if f.addresses[name] == "" { // Others read it all the time.
 		f.addresses[name] = address

@@ -16,7 +16,7 @@ import (
 func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	of, pass := rotationplan.Parse(unit.Status.Stage)
 	switch {
-	case takenBack(scope, pass) && unit.Status.Step != "":
+	case takenBack(scope, pass):
 		return kind.Action{Verdict: kind.Done} // What was begun here is taken back by a stage of its own.
 	case unit.Machine != nil:
 		return machine(scope, unit, seen, pass)
