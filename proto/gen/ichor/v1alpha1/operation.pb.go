@@ -635,6 +635,52 @@ func (x *ShutdownParameters) GetSnapshot() string {
 	return ""
 }
 
+// CARotationParameters are what kind ca-rotation needs.
+type CARotationParameters struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// authorities are Talos, Kubernetes or both: they are rotated one after the other, in this order.
+	Authorities   []string `protobuf:"bytes,1,rep,name=authorities,proto3" json:"authorities,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CARotationParameters) Reset() {
+	*x = CARotationParameters{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CARotationParameters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CARotationParameters) ProtoMessage() {}
+
+func (x *CARotationParameters) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CARotationParameters.ProtoReflect.Descriptor instead.
+func (*CARotationParameters) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CARotationParameters) GetAuthorities() []string {
+	if x != nil {
+		return x.Authorities
+	}
+	return nil
+}
+
 // OperationParameters are what a kind needs to know. At most one is set, and it is that of the kind.
 type OperationParameters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -643,6 +689,7 @@ type OperationParameters struct {
 	//	*OperationParameters_Node
 	//	*OperationParameters_Config
 	//	*OperationParameters_Shutdown
+	//	*OperationParameters_CaRotation
 	Parameters    isOperationParameters_Parameters `protobuf_oneof:"parameters"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -650,7 +697,7 @@ type OperationParameters struct {
 
 func (x *OperationParameters) Reset() {
 	*x = OperationParameters{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +709,7 @@ func (x *OperationParameters) String() string {
 func (*OperationParameters) ProtoMessage() {}
 
 func (x *OperationParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +722,7 @@ func (x *OperationParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationParameters.ProtoReflect.Descriptor instead.
 func (*OperationParameters) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{5}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OperationParameters) GetParameters() isOperationParameters_Parameters {
@@ -712,6 +759,15 @@ func (x *OperationParameters) GetShutdown() *ShutdownParameters {
 	return nil
 }
 
+func (x *OperationParameters) GetCaRotation() *CARotationParameters {
+	if x != nil {
+		if x, ok := x.Parameters.(*OperationParameters_CaRotation); ok {
+			return x.CaRotation
+		}
+	}
+	return nil
+}
+
 type isOperationParameters_Parameters interface {
 	isOperationParameters_Parameters()
 }
@@ -728,11 +784,17 @@ type OperationParameters_Shutdown struct {
 	Shutdown *ShutdownParameters `protobuf:"bytes,3,opt,name=shutdown,proto3,oneof"`
 }
 
+type OperationParameters_CaRotation struct {
+	CaRotation *CARotationParameters `protobuf:"bytes,40,opt,name=ca_rotation,json=caRotation,proto3,oneof"`
+}
+
 func (*OperationParameters_Node) isOperationParameters_Parameters() {}
 
 func (*OperationParameters_Config) isOperationParameters_Parameters() {}
 
 func (*OperationParameters_Shutdown) isOperationParameters_Parameters() {}
+
+func (*OperationParameters_CaRotation) isOperationParameters_Parameters() {}
 
 // Operation is one action on one cluster, and the record of it.
 type Operation struct {
@@ -777,13 +839,15 @@ type Operation struct {
 	MachinesCompleted int32 `protobuf:"varint,29,opt,name=machines_completed,json=machinesCompleted,proto3" json:"machines_completed,omitempty"`
 	// retry_requested says that somebody asked for a retry which the controller has not begun with.
 	RetryRequested bool `protobuf:"varint,30,opt,name=retry_requested,json=retryRequested,proto3" json:"retry_requested,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// turn_back_requested says that somebody asked to turn the operation back.
+	TurnBackRequested bool `protobuf:"varint,40,opt,name=turn_back_requested,json=turnBackRequested,proto3" json:"turn_back_requested,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +859,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +872,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{6}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Operation) GetRef() *Reference {
@@ -1021,6 +1085,13 @@ func (x *Operation) GetRetryRequested() bool {
 	return false
 }
 
+func (x *Operation) GetTurnBackRequested() bool {
+	if x != nil {
+		return x.TurnBackRequested
+	}
+	return false
+}
+
 // OperationUnit is a machine of an operation, or a stage without machines.
 type OperationUnit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1041,7 +1112,7 @@ type OperationUnit struct {
 
 func (x *OperationUnit) Reset() {
 	*x = OperationUnit{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1124,7 @@ func (x *OperationUnit) String() string {
 func (*OperationUnit) ProtoMessage() {}
 
 func (x *OperationUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1137,7 @@ func (x *OperationUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationUnit.ProtoReflect.Descriptor instead.
 func (*OperationUnit) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{7}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OperationUnit) GetName() string {
@@ -1139,7 +1210,7 @@ type OperationStep struct {
 
 func (x *OperationStep) Reset() {
 	*x = OperationStep{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1222,7 @@ func (x *OperationStep) String() string {
 func (*OperationStep) ProtoMessage() {}
 
 func (x *OperationStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1235,7 @@ func (x *OperationStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationStep.ProtoReflect.Descriptor instead.
 func (*OperationStep) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{8}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OperationStep) GetName() string {
@@ -1213,7 +1284,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1296,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1309,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{9}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Answer) GetDoing() string {
@@ -1319,7 +1390,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1402,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1415,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{10}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Plan) GetCluster() *Reference {
@@ -1504,7 +1575,7 @@ type PlanManifest struct {
 
 func (x *PlanManifest) Reset() {
 	*x = PlanManifest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1587,7 @@ func (x *PlanManifest) String() string {
 func (*PlanManifest) ProtoMessage() {}
 
 func (x *PlanManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1600,7 @@ func (x *PlanManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanManifest.ProtoReflect.Descriptor instead.
 func (*PlanManifest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{11}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PlanManifest) GetObject() string {
@@ -1574,7 +1645,7 @@ type PlanStage struct {
 
 func (x *PlanStage) Reset() {
 	*x = PlanStage{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1657,7 @@ func (x *PlanStage) String() string {
 func (*PlanStage) ProtoMessage() {}
 
 func (x *PlanStage) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1670,7 @@ func (x *PlanStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStage.ProtoReflect.Descriptor instead.
 func (*PlanStage) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{12}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PlanStage) GetName() string {
@@ -1633,7 +1704,7 @@ type PlanGroup struct {
 
 func (x *PlanGroup) Reset() {
 	*x = PlanGroup{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1716,7 @@ func (x *PlanGroup) String() string {
 func (*PlanGroup) ProtoMessage() {}
 
 func (x *PlanGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1729,7 @@ func (x *PlanGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanGroup.ProtoReflect.Descriptor instead.
 func (*PlanGroup) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{13}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PlanGroup) GetMachines() []*PlanMachine {
@@ -1687,7 +1758,7 @@ type PlanMachine struct {
 
 func (x *PlanMachine) Reset() {
 	*x = PlanMachine{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1770,7 @@ func (x *PlanMachine) String() string {
 func (*PlanMachine) ProtoMessage() {}
 
 func (x *PlanMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1783,7 @@ func (x *PlanMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMachine.ProtoReflect.Descriptor instead.
 func (*PlanMachine) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{14}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PlanMachine) GetName() string {
@@ -1779,7 +1850,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1862,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1875,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{15}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Refusal) GetGate() string {
@@ -1845,7 +1916,7 @@ type Refusals struct {
 
 func (x *Refusals) Reset() {
 	*x = Refusals{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +1928,7 @@ func (x *Refusals) String() string {
 func (*Refusals) ProtoMessage() {}
 
 func (x *Refusals) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +1941,7 @@ func (x *Refusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
 func (*Refusals) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{16}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Refusals) GetRefusals() []*Refusal {
@@ -1895,7 +1966,7 @@ type PartlyDone struct {
 
 func (x *PartlyDone) Reset() {
 	*x = PartlyDone{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +1978,7 @@ func (x *PartlyDone) String() string {
 func (*PartlyDone) ProtoMessage() {}
 
 func (x *PartlyDone) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +1991,7 @@ func (x *PartlyDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartlyDone.ProtoReflect.Descriptor instead.
 func (*PartlyDone) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{17}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PartlyDone) GetDone() string {
@@ -1956,7 +2027,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2039,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2052,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{18}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Warning) GetCode() string {
@@ -2021,7 +2092,7 @@ type OperationFilter struct {
 
 func (x *OperationFilter) Reset() {
 	*x = OperationFilter{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2104,7 @@ func (x *OperationFilter) String() string {
 func (*OperationFilter) ProtoMessage() {}
 
 func (x *OperationFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2117,7 @@ func (x *OperationFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationFilter.ProtoReflect.Descriptor instead.
 func (*OperationFilter) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{19}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OperationFilter) GetClusters() []*Reference {
@@ -2118,7 +2189,7 @@ type ListOperationsRequest struct {
 
 func (x *ListOperationsRequest) Reset() {
 	*x = ListOperationsRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2201,7 @@ func (x *ListOperationsRequest) String() string {
 func (*ListOperationsRequest) ProtoMessage() {}
 
 func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2214,7 @@ func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{20}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListOperationsRequest) GetFilter() *OperationFilter {
@@ -2182,7 +2253,7 @@ type ListOperationsResponse struct {
 
 func (x *ListOperationsResponse) Reset() {
 	*x = ListOperationsResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2265,7 @@ func (x *ListOperationsResponse) String() string {
 func (*ListOperationsResponse) ProtoMessage() {}
 
 func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2278,7 @@ func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{21}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListOperationsResponse) GetOperations() []*Operation {
@@ -2254,7 +2325,7 @@ type GetOperationRequest struct {
 
 func (x *GetOperationRequest) Reset() {
 	*x = GetOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2337,7 @@ func (x *GetOperationRequest) String() string {
 func (*GetOperationRequest) ProtoMessage() {}
 
 func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2350,7 @@ func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
 func (*GetOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{22}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetOperationRequest) GetRef() *Reference {
@@ -2300,7 +2371,7 @@ type GetOperationResponse struct {
 
 func (x *GetOperationResponse) Reset() {
 	*x = GetOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2383,7 @@ func (x *GetOperationResponse) String() string {
 func (*GetOperationResponse) ProtoMessage() {}
 
 func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2396,7 @@ func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationResponse.ProtoReflect.Descriptor instead.
 func (*GetOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{23}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetOperationResponse) GetOperation() *Operation {
@@ -2357,7 +2428,7 @@ type OperationEvent struct {
 
 func (x *OperationEvent) Reset() {
 	*x = OperationEvent{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2440,7 @@ func (x *OperationEvent) String() string {
 func (*OperationEvent) ProtoMessage() {}
 
 func (x *OperationEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2453,7 @@ func (x *OperationEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationEvent.ProtoReflect.Descriptor instead.
 func (*OperationEvent) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{24}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OperationEvent) GetTime() *timestamppb.Timestamp {
@@ -2437,7 +2508,7 @@ type OperationOrder struct {
 
 func (x *OperationOrder) Reset() {
 	*x = OperationOrder{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2520,7 @@ func (x *OperationOrder) String() string {
 func (*OperationOrder) ProtoMessage() {}
 
 func (x *OperationOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2533,7 @@ func (x *OperationOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationOrder.ProtoReflect.Descriptor instead.
 func (*OperationOrder) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{25}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *OperationOrder) GetCluster() *Reference {
@@ -2516,7 +2587,7 @@ type PlanOperationRequest struct {
 
 func (x *PlanOperationRequest) Reset() {
 	*x = PlanOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2599,7 @@ func (x *PlanOperationRequest) String() string {
 func (*PlanOperationRequest) ProtoMessage() {}
 
 func (x *PlanOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2612,7 @@ func (x *PlanOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOperationRequest.ProtoReflect.Descriptor instead.
 func (*PlanOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{26}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PlanOperationRequest) GetOrder() *OperationOrder {
@@ -2560,7 +2631,7 @@ type PlanOperationResponse struct {
 
 func (x *PlanOperationResponse) Reset() {
 	*x = PlanOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2643,7 @@ func (x *PlanOperationResponse) String() string {
 func (*PlanOperationResponse) ProtoMessage() {}
 
 func (x *PlanOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2656,7 @@ func (x *PlanOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOperationResponse.ProtoReflect.Descriptor instead.
 func (*PlanOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{27}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PlanOperationResponse) GetPlan() *Plan {
@@ -2610,7 +2681,7 @@ type CreateOperationRequest struct {
 
 func (x *CreateOperationRequest) Reset() {
 	*x = CreateOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2693,7 @@ func (x *CreateOperationRequest) String() string {
 func (*CreateOperationRequest) ProtoMessage() {}
 
 func (x *CreateOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2706,7 @@ func (x *CreateOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOperationRequest.ProtoReflect.Descriptor instead.
 func (*CreateOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{28}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreateOperationRequest) GetOrder() *OperationOrder {
@@ -2681,7 +2752,7 @@ type CreateOperationResponse struct {
 
 func (x *CreateOperationResponse) Reset() {
 	*x = CreateOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2693,7 +2764,7 @@ func (x *CreateOperationResponse) String() string {
 func (*CreateOperationResponse) ProtoMessage() {}
 
 func (x *CreateOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2706,7 +2777,7 @@ func (x *CreateOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOperationResponse.ProtoReflect.Descriptor instead.
 func (*CreateOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{29}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreateOperationResponse) GetOperation() *Operation {
@@ -2747,7 +2818,7 @@ type SetOperationPausedRequest struct {
 
 func (x *SetOperationPausedRequest) Reset() {
 	*x = SetOperationPausedRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2830,7 @@ func (x *SetOperationPausedRequest) String() string {
 func (*SetOperationPausedRequest) ProtoMessage() {}
 
 func (x *SetOperationPausedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2843,7 @@ func (x *SetOperationPausedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOperationPausedRequest.ProtoReflect.Descriptor instead.
 func (*SetOperationPausedRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{30}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetOperationPausedRequest) GetRef() *Reference {
@@ -2800,7 +2871,7 @@ type SetOperationPausedResponse struct {
 
 func (x *SetOperationPausedResponse) Reset() {
 	*x = SetOperationPausedResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2812,7 +2883,7 @@ func (x *SetOperationPausedResponse) String() string {
 func (*SetOperationPausedResponse) ProtoMessage() {}
 
 func (x *SetOperationPausedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +2896,7 @@ func (x *SetOperationPausedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOperationPausedResponse.ProtoReflect.Descriptor instead.
 func (*SetOperationPausedResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{31}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetOperationPausedResponse) GetOperation() *Operation {
@@ -2842,6 +2913,112 @@ func (x *SetOperationPausedResponse) GetChanged() bool {
 	return false
 }
 
+type ConfirmOperationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ref   *Reference             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	// stage is the stage that is confirmed. It has to be the one under way.
+	Stage         string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmOperationRequest) Reset() {
+	*x = ConfirmOperationRequest{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmOperationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmOperationRequest) ProtoMessage() {}
+
+func (x *ConfirmOperationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmOperationRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmOperationRequest) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ConfirmOperationRequest) GetRef() *Reference {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *ConfirmOperationRequest) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+type ConfirmOperationResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Operation *Operation             `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// changed is false where it was confirmed already.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmOperationResponse) Reset() {
+	*x = ConfirmOperationResponse{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmOperationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmOperationResponse) ProtoMessage() {}
+
+func (x *ConfirmOperationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmOperationResponse.ProtoReflect.Descriptor instead.
+func (*ConfirmOperationResponse) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ConfirmOperationResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *ConfirmOperationResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
 type RetryOperationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           *Reference             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -2851,7 +3028,7 @@ type RetryOperationRequest struct {
 
 func (x *RetryOperationRequest) Reset() {
 	*x = RetryOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3040,7 @@ func (x *RetryOperationRequest) String() string {
 func (*RetryOperationRequest) ProtoMessage() {}
 
 func (x *RetryOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3053,7 @@ func (x *RetryOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperationRequest.ProtoReflect.Descriptor instead.
 func (*RetryOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{32}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RetryOperationRequest) GetRef() *Reference {
@@ -2897,7 +3074,7 @@ type RetryOperationResponse struct {
 
 func (x *RetryOperationResponse) Reset() {
 	*x = RetryOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3086,7 @@ func (x *RetryOperationResponse) String() string {
 func (*RetryOperationResponse) ProtoMessage() {}
 
 func (x *RetryOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3099,7 @@ func (x *RetryOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperationResponse.ProtoReflect.Descriptor instead.
 func (*RetryOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{33}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RetryOperationResponse) GetOperation() *Operation {
@@ -2933,6 +3110,103 @@ func (x *RetryOperationResponse) GetOperation() *Operation {
 }
 
 func (x *RetryOperationResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+type TurnBackOperationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           *Reference             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnBackOperationRequest) Reset() {
+	*x = TurnBackOperationRequest{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnBackOperationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnBackOperationRequest) ProtoMessage() {}
+
+func (x *TurnBackOperationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnBackOperationRequest.ProtoReflect.Descriptor instead.
+func (*TurnBackOperationRequest) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *TurnBackOperationRequest) GetRef() *Reference {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+type TurnBackOperationResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Operation *Operation             `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// changed is false where somebody had asked for it already.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnBackOperationResponse) Reset() {
+	*x = TurnBackOperationResponse{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnBackOperationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnBackOperationResponse) ProtoMessage() {}
+
+func (x *TurnBackOperationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnBackOperationResponse.ProtoReflect.Descriptor instead.
+func (*TurnBackOperationResponse) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *TurnBackOperationResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *TurnBackOperationResponse) GetChanged() bool {
 	if x != nil {
 		return x.Changed
 	}
@@ -2951,7 +3225,7 @@ type DeleteOperationRequest struct {
 
 func (x *DeleteOperationRequest) Reset() {
 	*x = DeleteOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3237,7 @@ func (x *DeleteOperationRequest) String() string {
 func (*DeleteOperationRequest) ProtoMessage() {}
 
 func (x *DeleteOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3250,7 @@ func (x *DeleteOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOperationRequest.ProtoReflect.Descriptor instead.
 func (*DeleteOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{34}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DeleteOperationRequest) GetRef() *Reference {
@@ -3010,7 +3284,7 @@ type DeleteOperationResponse struct {
 
 func (x *DeleteOperationResponse) Reset() {
 	*x = DeleteOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3296,7 @@ func (x *DeleteOperationResponse) String() string {
 func (*DeleteOperationResponse) ProtoMessage() {}
 
 func (x *DeleteOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3309,7 @@ func (x *DeleteOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOperationResponse.ProtoReflect.Descriptor instead.
 func (*DeleteOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{35}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeleteOperationResponse) GetGone() bool {
@@ -3056,7 +3330,7 @@ type WatchOperationsRequest struct {
 
 func (x *WatchOperationsRequest) Reset() {
 	*x = WatchOperationsRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3342,7 @@ func (x *WatchOperationsRequest) String() string {
 func (*WatchOperationsRequest) ProtoMessage() {}
 
 func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3355,7 @@ func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOperationsRequest.ProtoReflect.Descriptor instead.
 func (*WatchOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{36}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchOperationsRequest) GetFilter() *OperationFilter {
@@ -3116,7 +3390,7 @@ type WatchOperationsResponse struct {
 
 func (x *WatchOperationsResponse) Reset() {
 	*x = WatchOperationsResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3128,7 +3402,7 @@ func (x *WatchOperationsResponse) String() string {
 func (*WatchOperationsResponse) ProtoMessage() {}
 
 func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3141,7 +3415,7 @@ func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOperationsResponse.ProtoReflect.Descriptor instead.
 func (*WatchOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{37}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchOperationsResponse) GetEvent() isWatchOperationsResponse_Event {
@@ -3250,7 +3524,7 @@ type Synced struct {
 
 func (x *Synced) Reset() {
 	*x = Synced{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3536,7 @@ func (x *Synced) String() string {
 func (*Synced) ProtoMessage() {}
 
 func (x *Synced) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3275,7 +3549,7 @@ func (x *Synced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Synced.ProtoReflect.Descriptor instead.
 func (*Synced) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{38}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{43}
 }
 
 // Reset says that a watch begins anew.
@@ -3287,7 +3561,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3573,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3586,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{39}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{44}
 }
 
 var File_ichor_v1alpha1_operation_proto protoreflect.FileDescriptor
@@ -3339,13 +3613,17 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\bmachines\x18\x01 \x03(\tR\bmachines\"H\n" +
 	"\x12ShutdownParameters\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x1a\n" +
-	"\bsnapshot\x18\x02 \x01(\tR\bsnapshot\"\xd7\x01\n" +
+	"\bsnapshot\x18\x02 \x01(\tR\bsnapshot\"8\n" +
+	"\x14CARotationParameters\x12 \n" +
+	"\vauthorities\x18\x01 \x03(\tR\vauthorities\"\xa0\x02\n" +
 	"\x13OperationParameters\x124\n" +
 	"\x04node\x18\x01 \x01(\v2\x1e.ichor.v1alpha1.NodeParametersH\x00R\x04node\x12:\n" +
 	"\x06config\x18\x02 \x01(\v2 .ichor.v1alpha1.ConfigParametersH\x00R\x06config\x12@\n" +
-	"\bshutdown\x18\x03 \x01(\v2\".ichor.v1alpha1.ShutdownParametersH\x00R\bshutdownB\f\n" +
+	"\bshutdown\x18\x03 \x01(\v2\".ichor.v1alpha1.ShutdownParametersH\x00R\bshutdown\x12G\n" +
+	"\vca_rotation\x18( \x01(\v2$.ichor.v1alpha1.CARotationParametersH\x00R\n" +
+	"caRotationB\f\n" +
 	"\n" +
-	"parameters\"\xc5\v\n" +
+	"parameters\"\xf5\v\n" +
 	"\tOperation\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x123\n" +
@@ -3384,7 +3662,8 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x06labels\x18\x1b \x03(\v2%.ichor.v1alpha1.Operation.LabelsEntryR\x06labels\x12%\n" +
 	"\x0emachines_total\x18\x1c \x01(\x05R\rmachinesTotal\x12-\n" +
 	"\x12machines_completed\x18\x1d \x01(\x05R\x11machinesCompleted\x12'\n" +
-	"\x0fretry_requested\x18\x1e \x01(\bR\x0eretryRequested\x1a9\n" +
+	"\x0fretry_requested\x18\x1e \x01(\bR\x0eretryRequested\x12.\n" +
+	"\x13turn_back_requested\x18( \x01(\bR\x11turnBackRequested\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +
@@ -3535,10 +3814,21 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x06paused\x18\x02 \x01(\bR\x06paused\"o\n" +
 	"\x1aSetOperationPausedResponse\x127\n" +
 	"\toperation\x18\x01 \x01(\v2\x19.ichor.v1alpha1.OperationR\toperation\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\\\n" +
+	"\x17ConfirmOperationRequest\x12+\n" +
+	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\"m\n" +
+	"\x18ConfirmOperationResponse\x127\n" +
+	"\toperation\x18\x01 \x01(\v2\x19.ichor.v1alpha1.OperationR\toperation\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\bR\achanged\"D\n" +
 	"\x15RetryOperationRequest\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\"k\n" +
 	"\x16RetryOperationResponse\x127\n" +
+	"\toperation\x18\x01 \x01(\v2\x19.ichor.v1alpha1.OperationR\toperation\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"G\n" +
+	"\x18TurnBackOperationRequest\x12+\n" +
+	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\"n\n" +
+	"\x19TurnBackOperationResponse\x127\n" +
 	"\toperation\x18\x01 \x01(\v2\x19.ichor.v1alpha1.OperationR\toperation\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\bR\achanged\"s\n" +
 	"\x16DeleteOperationRequest\x12+\n" +
@@ -3596,14 +3886,16 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\fConfirmation\x12\x1c\n" +
 	"\x18CONFIRMATION_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10CONFIRMATION_YES\x10\x01\x12\x15\n" +
-	"\x11CONFIRMATION_NAME\x10\x022\xbc\x06\n" +
+	"\x11CONFIRMATION_NAME\x10\x022\x8d\b\n" +
 	"\x10OperationService\x12d\n" +
 	"\x0eListOperations\x12%.ichor.v1alpha1.ListOperationsRequest\x1a&.ichor.v1alpha1.ListOperationsResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\fGetOperation\x12#.ichor.v1alpha1.GetOperationRequest\x1a$.ichor.v1alpha1.GetOperationResponse\"\x03\x90\x02\x01\x12a\n" +
 	"\rPlanOperation\x12$.ichor.v1alpha1.PlanOperationRequest\x1a%.ichor.v1alpha1.PlanOperationResponse\"\x03\x90\x02\x01\x12b\n" +
 	"\x0fCreateOperation\x12&.ichor.v1alpha1.CreateOperationRequest\x1a'.ichor.v1alpha1.CreateOperationResponse\x12k\n" +
 	"\x12SetOperationPaused\x12).ichor.v1alpha1.SetOperationPausedRequest\x1a*.ichor.v1alpha1.SetOperationPausedResponse\x12_\n" +
-	"\x0eRetryOperation\x12%.ichor.v1alpha1.RetryOperationRequest\x1a&.ichor.v1alpha1.RetryOperationResponse\x12b\n" +
+	"\x0eRetryOperation\x12%.ichor.v1alpha1.RetryOperationRequest\x1a&.ichor.v1alpha1.RetryOperationResponse\x12e\n" +
+	"\x10ConfirmOperation\x12'.ichor.v1alpha1.ConfirmOperationRequest\x1a(.ichor.v1alpha1.ConfirmOperationResponse\x12h\n" +
+	"\x11TurnBackOperation\x12(.ichor.v1alpha1.TurnBackOperationRequest\x1a).ichor.v1alpha1.TurnBackOperationResponse\x12b\n" +
 	"\x0fDeleteOperation\x12&.ichor.v1alpha1.DeleteOperationRequest\x1a'.ichor.v1alpha1.DeleteOperationResponse\x12i\n" +
 	"\x0fWatchOperations\x12&.ichor.v1alpha1.WatchOperationsRequest\x1a'.ichor.v1alpha1.WatchOperationsResponse\"\x03\x90\x02\x010\x01B<Z:ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1;ichorv1alpha1b\x06proto3"
 
@@ -3620,7 +3912,7 @@ func file_ichor_v1alpha1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_ichor_v1alpha1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_ichor_v1alpha1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_ichor_v1alpha1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_ichor_v1alpha1_operation_proto_goTypes = []any{
 	(OperationKind)(0),                 // 0: ichor.v1alpha1.OperationKind
 	(OperationPhase)(0),                // 1: ichor.v1alpha1.OperationPhase
@@ -3632,155 +3924,169 @@ var file_ichor_v1alpha1_operation_proto_goTypes = []any{
 	(*ResetParameters)(nil),            // 7: ichor.v1alpha1.ResetParameters
 	(*ConfigParameters)(nil),           // 8: ichor.v1alpha1.ConfigParameters
 	(*ShutdownParameters)(nil),         // 9: ichor.v1alpha1.ShutdownParameters
-	(*OperationParameters)(nil),        // 10: ichor.v1alpha1.OperationParameters
-	(*Operation)(nil),                  // 11: ichor.v1alpha1.Operation
-	(*OperationUnit)(nil),              // 12: ichor.v1alpha1.OperationUnit
-	(*OperationStep)(nil),              // 13: ichor.v1alpha1.OperationStep
-	(*Answer)(nil),                     // 14: ichor.v1alpha1.Answer
-	(*Plan)(nil),                       // 15: ichor.v1alpha1.Plan
-	(*PlanManifest)(nil),               // 16: ichor.v1alpha1.PlanManifest
-	(*PlanStage)(nil),                  // 17: ichor.v1alpha1.PlanStage
-	(*PlanGroup)(nil),                  // 18: ichor.v1alpha1.PlanGroup
-	(*PlanMachine)(nil),                // 19: ichor.v1alpha1.PlanMachine
-	(*Refusal)(nil),                    // 20: ichor.v1alpha1.Refusal
-	(*Refusals)(nil),                   // 21: ichor.v1alpha1.Refusals
-	(*PartlyDone)(nil),                 // 22: ichor.v1alpha1.PartlyDone
-	(*Warning)(nil),                    // 23: ichor.v1alpha1.Warning
-	(*OperationFilter)(nil),            // 24: ichor.v1alpha1.OperationFilter
-	(*ListOperationsRequest)(nil),      // 25: ichor.v1alpha1.ListOperationsRequest
-	(*ListOperationsResponse)(nil),     // 26: ichor.v1alpha1.ListOperationsResponse
-	(*GetOperationRequest)(nil),        // 27: ichor.v1alpha1.GetOperationRequest
-	(*GetOperationResponse)(nil),       // 28: ichor.v1alpha1.GetOperationResponse
-	(*OperationEvent)(nil),             // 29: ichor.v1alpha1.OperationEvent
-	(*OperationOrder)(nil),             // 30: ichor.v1alpha1.OperationOrder
-	(*PlanOperationRequest)(nil),       // 31: ichor.v1alpha1.PlanOperationRequest
-	(*PlanOperationResponse)(nil),      // 32: ichor.v1alpha1.PlanOperationResponse
-	(*CreateOperationRequest)(nil),     // 33: ichor.v1alpha1.CreateOperationRequest
-	(*CreateOperationResponse)(nil),    // 34: ichor.v1alpha1.CreateOperationResponse
-	(*SetOperationPausedRequest)(nil),  // 35: ichor.v1alpha1.SetOperationPausedRequest
-	(*SetOperationPausedResponse)(nil), // 36: ichor.v1alpha1.SetOperationPausedResponse
-	(*RetryOperationRequest)(nil),      // 37: ichor.v1alpha1.RetryOperationRequest
-	(*RetryOperationResponse)(nil),     // 38: ichor.v1alpha1.RetryOperationResponse
-	(*DeleteOperationRequest)(nil),     // 39: ichor.v1alpha1.DeleteOperationRequest
-	(*DeleteOperationResponse)(nil),    // 40: ichor.v1alpha1.DeleteOperationResponse
-	(*WatchOperationsRequest)(nil),     // 41: ichor.v1alpha1.WatchOperationsRequest
-	(*WatchOperationsResponse)(nil),    // 42: ichor.v1alpha1.WatchOperationsResponse
-	(*Synced)(nil),                     // 43: ichor.v1alpha1.Synced
-	(*Reset)(nil),                      // 44: ichor.v1alpha1.Reset
-	nil,                                // 45: ichor.v1alpha1.Operation.LabelsEntry
-	(*Reference)(nil),                  // 46: ichor.v1alpha1.Reference
-	(*OperationTarget)(nil),            // 47: ichor.v1alpha1.OperationTarget
-	(*Condition)(nil),                  // 48: ichor.v1alpha1.Condition
-	(Attention)(0),                     // 49: ichor.v1alpha1.Attention
-	(*timestamppb.Timestamp)(nil),      // 50: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 51: google.protobuf.Duration
-	(MachineRole)(0),                   // 52: ichor.v1alpha1.MachineRole
-	(*Page)(nil),                       // 53: ichor.v1alpha1.Page
-	(*Failure)(nil),                    // 54: ichor.v1alpha1.Failure
-	(*Heartbeat)(nil),                  // 55: ichor.v1alpha1.Heartbeat
+	(*CARotationParameters)(nil),       // 10: ichor.v1alpha1.CARotationParameters
+	(*OperationParameters)(nil),        // 11: ichor.v1alpha1.OperationParameters
+	(*Operation)(nil),                  // 12: ichor.v1alpha1.Operation
+	(*OperationUnit)(nil),              // 13: ichor.v1alpha1.OperationUnit
+	(*OperationStep)(nil),              // 14: ichor.v1alpha1.OperationStep
+	(*Answer)(nil),                     // 15: ichor.v1alpha1.Answer
+	(*Plan)(nil),                       // 16: ichor.v1alpha1.Plan
+	(*PlanManifest)(nil),               // 17: ichor.v1alpha1.PlanManifest
+	(*PlanStage)(nil),                  // 18: ichor.v1alpha1.PlanStage
+	(*PlanGroup)(nil),                  // 19: ichor.v1alpha1.PlanGroup
+	(*PlanMachine)(nil),                // 20: ichor.v1alpha1.PlanMachine
+	(*Refusal)(nil),                    // 21: ichor.v1alpha1.Refusal
+	(*Refusals)(nil),                   // 22: ichor.v1alpha1.Refusals
+	(*PartlyDone)(nil),                 // 23: ichor.v1alpha1.PartlyDone
+	(*Warning)(nil),                    // 24: ichor.v1alpha1.Warning
+	(*OperationFilter)(nil),            // 25: ichor.v1alpha1.OperationFilter
+	(*ListOperationsRequest)(nil),      // 26: ichor.v1alpha1.ListOperationsRequest
+	(*ListOperationsResponse)(nil),     // 27: ichor.v1alpha1.ListOperationsResponse
+	(*GetOperationRequest)(nil),        // 28: ichor.v1alpha1.GetOperationRequest
+	(*GetOperationResponse)(nil),       // 29: ichor.v1alpha1.GetOperationResponse
+	(*OperationEvent)(nil),             // 30: ichor.v1alpha1.OperationEvent
+	(*OperationOrder)(nil),             // 31: ichor.v1alpha1.OperationOrder
+	(*PlanOperationRequest)(nil),       // 32: ichor.v1alpha1.PlanOperationRequest
+	(*PlanOperationResponse)(nil),      // 33: ichor.v1alpha1.PlanOperationResponse
+	(*CreateOperationRequest)(nil),     // 34: ichor.v1alpha1.CreateOperationRequest
+	(*CreateOperationResponse)(nil),    // 35: ichor.v1alpha1.CreateOperationResponse
+	(*SetOperationPausedRequest)(nil),  // 36: ichor.v1alpha1.SetOperationPausedRequest
+	(*SetOperationPausedResponse)(nil), // 37: ichor.v1alpha1.SetOperationPausedResponse
+	(*ConfirmOperationRequest)(nil),    // 38: ichor.v1alpha1.ConfirmOperationRequest
+	(*ConfirmOperationResponse)(nil),   // 39: ichor.v1alpha1.ConfirmOperationResponse
+	(*RetryOperationRequest)(nil),      // 40: ichor.v1alpha1.RetryOperationRequest
+	(*RetryOperationResponse)(nil),     // 41: ichor.v1alpha1.RetryOperationResponse
+	(*TurnBackOperationRequest)(nil),   // 42: ichor.v1alpha1.TurnBackOperationRequest
+	(*TurnBackOperationResponse)(nil),  // 43: ichor.v1alpha1.TurnBackOperationResponse
+	(*DeleteOperationRequest)(nil),     // 44: ichor.v1alpha1.DeleteOperationRequest
+	(*DeleteOperationResponse)(nil),    // 45: ichor.v1alpha1.DeleteOperationResponse
+	(*WatchOperationsRequest)(nil),     // 46: ichor.v1alpha1.WatchOperationsRequest
+	(*WatchOperationsResponse)(nil),    // 47: ichor.v1alpha1.WatchOperationsResponse
+	(*Synced)(nil),                     // 48: ichor.v1alpha1.Synced
+	(*Reset)(nil),                      // 49: ichor.v1alpha1.Reset
+	nil,                                // 50: ichor.v1alpha1.Operation.LabelsEntry
+	(*Reference)(nil),                  // 51: ichor.v1alpha1.Reference
+	(*OperationTarget)(nil),            // 52: ichor.v1alpha1.OperationTarget
+	(*Condition)(nil),                  // 53: ichor.v1alpha1.Condition
+	(Attention)(0),                     // 54: ichor.v1alpha1.Attention
+	(*timestamppb.Timestamp)(nil),      // 55: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 56: google.protobuf.Duration
+	(MachineRole)(0),                   // 57: ichor.v1alpha1.MachineRole
+	(*Page)(nil),                       // 58: ichor.v1alpha1.Page
+	(*Failure)(nil),                    // 59: ichor.v1alpha1.Failure
+	(*Heartbeat)(nil),                  // 60: ichor.v1alpha1.Heartbeat
 }
 var file_ichor_v1alpha1_operation_proto_depIdxs = []int32{
 	7,  // 0: ichor.v1alpha1.NodeParameters.reset:type_name -> ichor.v1alpha1.ResetParameters
 	6,  // 1: ichor.v1alpha1.OperationParameters.node:type_name -> ichor.v1alpha1.NodeParameters
 	8,  // 2: ichor.v1alpha1.OperationParameters.config:type_name -> ichor.v1alpha1.ConfigParameters
 	9,  // 3: ichor.v1alpha1.OperationParameters.shutdown:type_name -> ichor.v1alpha1.ShutdownParameters
-	46, // 4: ichor.v1alpha1.Operation.ref:type_name -> ichor.v1alpha1.Reference
-	46, // 5: ichor.v1alpha1.Operation.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 6: ichor.v1alpha1.Operation.kind:type_name -> ichor.v1alpha1.OperationKind
-	1,  // 7: ichor.v1alpha1.Operation.phase:type_name -> ichor.v1alpha1.OperationPhase
-	47, // 8: ichor.v1alpha1.Operation.target:type_name -> ichor.v1alpha1.OperationTarget
-	12, // 9: ichor.v1alpha1.Operation.machines:type_name -> ichor.v1alpha1.OperationUnit
-	12, // 10: ichor.v1alpha1.Operation.units:type_name -> ichor.v1alpha1.OperationUnit
-	48, // 11: ichor.v1alpha1.Operation.conditions:type_name -> ichor.v1alpha1.Condition
-	14, // 12: ichor.v1alpha1.Operation.answer:type_name -> ichor.v1alpha1.Answer
-	49, // 13: ichor.v1alpha1.Operation.attention:type_name -> ichor.v1alpha1.Attention
-	5,  // 14: ichor.v1alpha1.Operation.overrides:type_name -> ichor.v1alpha1.GateOverride
-	10, // 15: ichor.v1alpha1.Operation.parameters:type_name -> ichor.v1alpha1.OperationParameters
-	50, // 16: ichor.v1alpha1.Operation.create_time:type_name -> google.protobuf.Timestamp
-	50, // 17: ichor.v1alpha1.Operation.start_time:type_name -> google.protobuf.Timestamp
-	50, // 18: ichor.v1alpha1.Operation.completion_time:type_name -> google.protobuf.Timestamp
-	50, // 19: ichor.v1alpha1.Operation.last_retry_time:type_name -> google.protobuf.Timestamp
-	45, // 20: ichor.v1alpha1.Operation.labels:type_name -> ichor.v1alpha1.Operation.LabelsEntry
-	3,  // 21: ichor.v1alpha1.OperationUnit.phase:type_name -> ichor.v1alpha1.UnitPhase
-	50, // 22: ichor.v1alpha1.OperationUnit.step_start_time:type_name -> google.protobuf.Timestamp
-	13, // 23: ichor.v1alpha1.OperationUnit.steps:type_name -> ichor.v1alpha1.OperationStep
-	50, // 24: ichor.v1alpha1.OperationStep.start_time:type_name -> google.protobuf.Timestamp
-	50, // 25: ichor.v1alpha1.OperationStep.end_time:type_name -> google.protobuf.Timestamp
-	46, // 26: ichor.v1alpha1.Plan.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 27: ichor.v1alpha1.Plan.kind:type_name -> ichor.v1alpha1.OperationKind
-	2,  // 28: ichor.v1alpha1.Plan.effect:type_name -> ichor.v1alpha1.Effect
-	17, // 29: ichor.v1alpha1.Plan.stages:type_name -> ichor.v1alpha1.PlanStage
-	47, // 30: ichor.v1alpha1.Plan.current:type_name -> ichor.v1alpha1.OperationTarget
-	47, // 31: ichor.v1alpha1.Plan.target:type_name -> ichor.v1alpha1.OperationTarget
-	20, // 32: ichor.v1alpha1.Plan.refusals:type_name -> ichor.v1alpha1.Refusal
-	23, // 33: ichor.v1alpha1.Plan.warnings:type_name -> ichor.v1alpha1.Warning
-	20, // 34: ichor.v1alpha1.Plan.overridden:type_name -> ichor.v1alpha1.Refusal
-	51, // 35: ichor.v1alpha1.Plan.estimated_duration:type_name -> google.protobuf.Duration
-	50, // 36: ichor.v1alpha1.Plan.observed_time:type_name -> google.protobuf.Timestamp
-	4,  // 37: ichor.v1alpha1.Plan.confirmation:type_name -> ichor.v1alpha1.Confirmation
-	16, // 38: ichor.v1alpha1.Plan.manifests:type_name -> ichor.v1alpha1.PlanManifest
-	18, // 39: ichor.v1alpha1.PlanStage.groups:type_name -> ichor.v1alpha1.PlanGroup
-	19, // 40: ichor.v1alpha1.PlanGroup.machines:type_name -> ichor.v1alpha1.PlanMachine
-	52, // 41: ichor.v1alpha1.PlanMachine.role:type_name -> ichor.v1alpha1.MachineRole
-	47, // 42: ichor.v1alpha1.PlanMachine.current:type_name -> ichor.v1alpha1.OperationTarget
-	47, // 43: ichor.v1alpha1.PlanMachine.target:type_name -> ichor.v1alpha1.OperationTarget
-	2,  // 44: ichor.v1alpha1.PlanMachine.effect:type_name -> ichor.v1alpha1.Effect
-	20, // 45: ichor.v1alpha1.Refusals.refusals:type_name -> ichor.v1alpha1.Refusal
-	46, // 46: ichor.v1alpha1.OperationFilter.clusters:type_name -> ichor.v1alpha1.Reference
-	0,  // 47: ichor.v1alpha1.OperationFilter.kinds:type_name -> ichor.v1alpha1.OperationKind
-	1,  // 48: ichor.v1alpha1.OperationFilter.phases:type_name -> ichor.v1alpha1.OperationPhase
-	49, // 49: ichor.v1alpha1.OperationFilter.min_attention:type_name -> ichor.v1alpha1.Attention
-	46, // 50: ichor.v1alpha1.OperationFilter.names:type_name -> ichor.v1alpha1.Reference
-	24, // 51: ichor.v1alpha1.ListOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
-	53, // 52: ichor.v1alpha1.ListOperationsRequest.page:type_name -> ichor.v1alpha1.Page
-	11, // 53: ichor.v1alpha1.ListOperationsResponse.operations:type_name -> ichor.v1alpha1.Operation
-	54, // 54: ichor.v1alpha1.ListOperationsResponse.failures:type_name -> ichor.v1alpha1.Failure
-	46, // 55: ichor.v1alpha1.GetOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	11, // 56: ichor.v1alpha1.GetOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	29, // 57: ichor.v1alpha1.GetOperationResponse.events:type_name -> ichor.v1alpha1.OperationEvent
-	50, // 58: ichor.v1alpha1.OperationEvent.time:type_name -> google.protobuf.Timestamp
-	46, // 59: ichor.v1alpha1.OperationOrder.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 60: ichor.v1alpha1.OperationOrder.kind:type_name -> ichor.v1alpha1.OperationKind
-	10, // 61: ichor.v1alpha1.OperationOrder.parameters:type_name -> ichor.v1alpha1.OperationParameters
-	47, // 62: ichor.v1alpha1.OperationOrder.target:type_name -> ichor.v1alpha1.OperationTarget
-	5,  // 63: ichor.v1alpha1.OperationOrder.overrides:type_name -> ichor.v1alpha1.GateOverride
-	30, // 64: ichor.v1alpha1.PlanOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
-	15, // 65: ichor.v1alpha1.PlanOperationResponse.plan:type_name -> ichor.v1alpha1.Plan
-	30, // 66: ichor.v1alpha1.CreateOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
-	47, // 67: ichor.v1alpha1.CreateOperationRequest.expected_target:type_name -> ichor.v1alpha1.OperationTarget
-	11, // 68: ichor.v1alpha1.CreateOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	46, // 69: ichor.v1alpha1.SetOperationPausedRequest.ref:type_name -> ichor.v1alpha1.Reference
-	11, // 70: ichor.v1alpha1.SetOperationPausedResponse.operation:type_name -> ichor.v1alpha1.Operation
-	46, // 71: ichor.v1alpha1.RetryOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	11, // 72: ichor.v1alpha1.RetryOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	46, // 73: ichor.v1alpha1.DeleteOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	24, // 74: ichor.v1alpha1.WatchOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
-	11, // 75: ichor.v1alpha1.WatchOperationsResponse.changed:type_name -> ichor.v1alpha1.Operation
-	46, // 76: ichor.v1alpha1.WatchOperationsResponse.removed:type_name -> ichor.v1alpha1.Reference
-	43, // 77: ichor.v1alpha1.WatchOperationsResponse.synced:type_name -> ichor.v1alpha1.Synced
-	44, // 78: ichor.v1alpha1.WatchOperationsResponse.reset:type_name -> ichor.v1alpha1.Reset
-	55, // 79: ichor.v1alpha1.WatchOperationsResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
-	25, // 80: ichor.v1alpha1.OperationService.ListOperations:input_type -> ichor.v1alpha1.ListOperationsRequest
-	27, // 81: ichor.v1alpha1.OperationService.GetOperation:input_type -> ichor.v1alpha1.GetOperationRequest
-	31, // 82: ichor.v1alpha1.OperationService.PlanOperation:input_type -> ichor.v1alpha1.PlanOperationRequest
-	33, // 83: ichor.v1alpha1.OperationService.CreateOperation:input_type -> ichor.v1alpha1.CreateOperationRequest
-	35, // 84: ichor.v1alpha1.OperationService.SetOperationPaused:input_type -> ichor.v1alpha1.SetOperationPausedRequest
-	37, // 85: ichor.v1alpha1.OperationService.RetryOperation:input_type -> ichor.v1alpha1.RetryOperationRequest
-	39, // 86: ichor.v1alpha1.OperationService.DeleteOperation:input_type -> ichor.v1alpha1.DeleteOperationRequest
-	41, // 87: ichor.v1alpha1.OperationService.WatchOperations:input_type -> ichor.v1alpha1.WatchOperationsRequest
-	26, // 88: ichor.v1alpha1.OperationService.ListOperations:output_type -> ichor.v1alpha1.ListOperationsResponse
-	28, // 89: ichor.v1alpha1.OperationService.GetOperation:output_type -> ichor.v1alpha1.GetOperationResponse
-	32, // 90: ichor.v1alpha1.OperationService.PlanOperation:output_type -> ichor.v1alpha1.PlanOperationResponse
-	34, // 91: ichor.v1alpha1.OperationService.CreateOperation:output_type -> ichor.v1alpha1.CreateOperationResponse
-	36, // 92: ichor.v1alpha1.OperationService.SetOperationPaused:output_type -> ichor.v1alpha1.SetOperationPausedResponse
-	38, // 93: ichor.v1alpha1.OperationService.RetryOperation:output_type -> ichor.v1alpha1.RetryOperationResponse
-	40, // 94: ichor.v1alpha1.OperationService.DeleteOperation:output_type -> ichor.v1alpha1.DeleteOperationResponse
-	42, // 95: ichor.v1alpha1.OperationService.WatchOperations:output_type -> ichor.v1alpha1.WatchOperationsResponse
-	88, // [88:96] is the sub-list for method output_type
-	80, // [80:88] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	10, // 4: ichor.v1alpha1.OperationParameters.ca_rotation:type_name -> ichor.v1alpha1.CARotationParameters
+	51, // 5: ichor.v1alpha1.Operation.ref:type_name -> ichor.v1alpha1.Reference
+	51, // 6: ichor.v1alpha1.Operation.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 7: ichor.v1alpha1.Operation.kind:type_name -> ichor.v1alpha1.OperationKind
+	1,  // 8: ichor.v1alpha1.Operation.phase:type_name -> ichor.v1alpha1.OperationPhase
+	52, // 9: ichor.v1alpha1.Operation.target:type_name -> ichor.v1alpha1.OperationTarget
+	13, // 10: ichor.v1alpha1.Operation.machines:type_name -> ichor.v1alpha1.OperationUnit
+	13, // 11: ichor.v1alpha1.Operation.units:type_name -> ichor.v1alpha1.OperationUnit
+	53, // 12: ichor.v1alpha1.Operation.conditions:type_name -> ichor.v1alpha1.Condition
+	15, // 13: ichor.v1alpha1.Operation.answer:type_name -> ichor.v1alpha1.Answer
+	54, // 14: ichor.v1alpha1.Operation.attention:type_name -> ichor.v1alpha1.Attention
+	5,  // 15: ichor.v1alpha1.Operation.overrides:type_name -> ichor.v1alpha1.GateOverride
+	11, // 16: ichor.v1alpha1.Operation.parameters:type_name -> ichor.v1alpha1.OperationParameters
+	55, // 17: ichor.v1alpha1.Operation.create_time:type_name -> google.protobuf.Timestamp
+	55, // 18: ichor.v1alpha1.Operation.start_time:type_name -> google.protobuf.Timestamp
+	55, // 19: ichor.v1alpha1.Operation.completion_time:type_name -> google.protobuf.Timestamp
+	55, // 20: ichor.v1alpha1.Operation.last_retry_time:type_name -> google.protobuf.Timestamp
+	50, // 21: ichor.v1alpha1.Operation.labels:type_name -> ichor.v1alpha1.Operation.LabelsEntry
+	3,  // 22: ichor.v1alpha1.OperationUnit.phase:type_name -> ichor.v1alpha1.UnitPhase
+	55, // 23: ichor.v1alpha1.OperationUnit.step_start_time:type_name -> google.protobuf.Timestamp
+	14, // 24: ichor.v1alpha1.OperationUnit.steps:type_name -> ichor.v1alpha1.OperationStep
+	55, // 25: ichor.v1alpha1.OperationStep.start_time:type_name -> google.protobuf.Timestamp
+	55, // 26: ichor.v1alpha1.OperationStep.end_time:type_name -> google.protobuf.Timestamp
+	51, // 27: ichor.v1alpha1.Plan.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 28: ichor.v1alpha1.Plan.kind:type_name -> ichor.v1alpha1.OperationKind
+	2,  // 29: ichor.v1alpha1.Plan.effect:type_name -> ichor.v1alpha1.Effect
+	18, // 30: ichor.v1alpha1.Plan.stages:type_name -> ichor.v1alpha1.PlanStage
+	52, // 31: ichor.v1alpha1.Plan.current:type_name -> ichor.v1alpha1.OperationTarget
+	52, // 32: ichor.v1alpha1.Plan.target:type_name -> ichor.v1alpha1.OperationTarget
+	21, // 33: ichor.v1alpha1.Plan.refusals:type_name -> ichor.v1alpha1.Refusal
+	24, // 34: ichor.v1alpha1.Plan.warnings:type_name -> ichor.v1alpha1.Warning
+	21, // 35: ichor.v1alpha1.Plan.overridden:type_name -> ichor.v1alpha1.Refusal
+	56, // 36: ichor.v1alpha1.Plan.estimated_duration:type_name -> google.protobuf.Duration
+	55, // 37: ichor.v1alpha1.Plan.observed_time:type_name -> google.protobuf.Timestamp
+	4,  // 38: ichor.v1alpha1.Plan.confirmation:type_name -> ichor.v1alpha1.Confirmation
+	17, // 39: ichor.v1alpha1.Plan.manifests:type_name -> ichor.v1alpha1.PlanManifest
+	19, // 40: ichor.v1alpha1.PlanStage.groups:type_name -> ichor.v1alpha1.PlanGroup
+	20, // 41: ichor.v1alpha1.PlanGroup.machines:type_name -> ichor.v1alpha1.PlanMachine
+	57, // 42: ichor.v1alpha1.PlanMachine.role:type_name -> ichor.v1alpha1.MachineRole
+	52, // 43: ichor.v1alpha1.PlanMachine.current:type_name -> ichor.v1alpha1.OperationTarget
+	52, // 44: ichor.v1alpha1.PlanMachine.target:type_name -> ichor.v1alpha1.OperationTarget
+	2,  // 45: ichor.v1alpha1.PlanMachine.effect:type_name -> ichor.v1alpha1.Effect
+	21, // 46: ichor.v1alpha1.Refusals.refusals:type_name -> ichor.v1alpha1.Refusal
+	51, // 47: ichor.v1alpha1.OperationFilter.clusters:type_name -> ichor.v1alpha1.Reference
+	0,  // 48: ichor.v1alpha1.OperationFilter.kinds:type_name -> ichor.v1alpha1.OperationKind
+	1,  // 49: ichor.v1alpha1.OperationFilter.phases:type_name -> ichor.v1alpha1.OperationPhase
+	54, // 50: ichor.v1alpha1.OperationFilter.min_attention:type_name -> ichor.v1alpha1.Attention
+	51, // 51: ichor.v1alpha1.OperationFilter.names:type_name -> ichor.v1alpha1.Reference
+	25, // 52: ichor.v1alpha1.ListOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
+	58, // 53: ichor.v1alpha1.ListOperationsRequest.page:type_name -> ichor.v1alpha1.Page
+	12, // 54: ichor.v1alpha1.ListOperationsResponse.operations:type_name -> ichor.v1alpha1.Operation
+	59, // 55: ichor.v1alpha1.ListOperationsResponse.failures:type_name -> ichor.v1alpha1.Failure
+	51, // 56: ichor.v1alpha1.GetOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	12, // 57: ichor.v1alpha1.GetOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	30, // 58: ichor.v1alpha1.GetOperationResponse.events:type_name -> ichor.v1alpha1.OperationEvent
+	55, // 59: ichor.v1alpha1.OperationEvent.time:type_name -> google.protobuf.Timestamp
+	51, // 60: ichor.v1alpha1.OperationOrder.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 61: ichor.v1alpha1.OperationOrder.kind:type_name -> ichor.v1alpha1.OperationKind
+	11, // 62: ichor.v1alpha1.OperationOrder.parameters:type_name -> ichor.v1alpha1.OperationParameters
+	52, // 63: ichor.v1alpha1.OperationOrder.target:type_name -> ichor.v1alpha1.OperationTarget
+	5,  // 64: ichor.v1alpha1.OperationOrder.overrides:type_name -> ichor.v1alpha1.GateOverride
+	31, // 65: ichor.v1alpha1.PlanOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
+	16, // 66: ichor.v1alpha1.PlanOperationResponse.plan:type_name -> ichor.v1alpha1.Plan
+	31, // 67: ichor.v1alpha1.CreateOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
+	52, // 68: ichor.v1alpha1.CreateOperationRequest.expected_target:type_name -> ichor.v1alpha1.OperationTarget
+	12, // 69: ichor.v1alpha1.CreateOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	51, // 70: ichor.v1alpha1.SetOperationPausedRequest.ref:type_name -> ichor.v1alpha1.Reference
+	12, // 71: ichor.v1alpha1.SetOperationPausedResponse.operation:type_name -> ichor.v1alpha1.Operation
+	51, // 72: ichor.v1alpha1.ConfirmOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	12, // 73: ichor.v1alpha1.ConfirmOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	51, // 74: ichor.v1alpha1.RetryOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	12, // 75: ichor.v1alpha1.RetryOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	51, // 76: ichor.v1alpha1.TurnBackOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	12, // 77: ichor.v1alpha1.TurnBackOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	51, // 78: ichor.v1alpha1.DeleteOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	25, // 79: ichor.v1alpha1.WatchOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
+	12, // 80: ichor.v1alpha1.WatchOperationsResponse.changed:type_name -> ichor.v1alpha1.Operation
+	51, // 81: ichor.v1alpha1.WatchOperationsResponse.removed:type_name -> ichor.v1alpha1.Reference
+	48, // 82: ichor.v1alpha1.WatchOperationsResponse.synced:type_name -> ichor.v1alpha1.Synced
+	49, // 83: ichor.v1alpha1.WatchOperationsResponse.reset:type_name -> ichor.v1alpha1.Reset
+	60, // 84: ichor.v1alpha1.WatchOperationsResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
+	26, // 85: ichor.v1alpha1.OperationService.ListOperations:input_type -> ichor.v1alpha1.ListOperationsRequest
+	28, // 86: ichor.v1alpha1.OperationService.GetOperation:input_type -> ichor.v1alpha1.GetOperationRequest
+	32, // 87: ichor.v1alpha1.OperationService.PlanOperation:input_type -> ichor.v1alpha1.PlanOperationRequest
+	34, // 88: ichor.v1alpha1.OperationService.CreateOperation:input_type -> ichor.v1alpha1.CreateOperationRequest
+	36, // 89: ichor.v1alpha1.OperationService.SetOperationPaused:input_type -> ichor.v1alpha1.SetOperationPausedRequest
+	40, // 90: ichor.v1alpha1.OperationService.RetryOperation:input_type -> ichor.v1alpha1.RetryOperationRequest
+	38, // 91: ichor.v1alpha1.OperationService.ConfirmOperation:input_type -> ichor.v1alpha1.ConfirmOperationRequest
+	42, // 92: ichor.v1alpha1.OperationService.TurnBackOperation:input_type -> ichor.v1alpha1.TurnBackOperationRequest
+	44, // 93: ichor.v1alpha1.OperationService.DeleteOperation:input_type -> ichor.v1alpha1.DeleteOperationRequest
+	46, // 94: ichor.v1alpha1.OperationService.WatchOperations:input_type -> ichor.v1alpha1.WatchOperationsRequest
+	27, // 95: ichor.v1alpha1.OperationService.ListOperations:output_type -> ichor.v1alpha1.ListOperationsResponse
+	29, // 96: ichor.v1alpha1.OperationService.GetOperation:output_type -> ichor.v1alpha1.GetOperationResponse
+	33, // 97: ichor.v1alpha1.OperationService.PlanOperation:output_type -> ichor.v1alpha1.PlanOperationResponse
+	35, // 98: ichor.v1alpha1.OperationService.CreateOperation:output_type -> ichor.v1alpha1.CreateOperationResponse
+	37, // 99: ichor.v1alpha1.OperationService.SetOperationPaused:output_type -> ichor.v1alpha1.SetOperationPausedResponse
+	41, // 100: ichor.v1alpha1.OperationService.RetryOperation:output_type -> ichor.v1alpha1.RetryOperationResponse
+	39, // 101: ichor.v1alpha1.OperationService.ConfirmOperation:output_type -> ichor.v1alpha1.ConfirmOperationResponse
+	43, // 102: ichor.v1alpha1.OperationService.TurnBackOperation:output_type -> ichor.v1alpha1.TurnBackOperationResponse
+	45, // 103: ichor.v1alpha1.OperationService.DeleteOperation:output_type -> ichor.v1alpha1.DeleteOperationResponse
+	47, // 104: ichor.v1alpha1.OperationService.WatchOperations:output_type -> ichor.v1alpha1.WatchOperationsResponse
+	95, // [95:105] is the sub-list for method output_type
+	85, // [85:95] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_ichor_v1alpha1_operation_proto_init() }
@@ -3789,12 +4095,13 @@ func file_ichor_v1alpha1_operation_proto_init() {
 		return
 	}
 	file_ichor_v1alpha1_types_proto_init()
-	file_ichor_v1alpha1_operation_proto_msgTypes[5].OneofWrappers = []any{
+	file_ichor_v1alpha1_operation_proto_msgTypes[6].OneofWrappers = []any{
 		(*OperationParameters_Node)(nil),
 		(*OperationParameters_Config)(nil),
 		(*OperationParameters_Shutdown)(nil),
+		(*OperationParameters_CaRotation)(nil),
 	}
-	file_ichor_v1alpha1_operation_proto_msgTypes[37].OneofWrappers = []any{
+	file_ichor_v1alpha1_operation_proto_msgTypes[42].OneofWrappers = []any{
 		(*WatchOperationsResponse_Changed)(nil),
 		(*WatchOperationsResponse_Removed)(nil),
 		(*WatchOperationsResponse_Synced)(nil),
@@ -3807,7 +4114,7 @@ func file_ichor_v1alpha1_operation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ichor_v1alpha1_operation_proto_rawDesc), len(file_ichor_v1alpha1_operation_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   41,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
