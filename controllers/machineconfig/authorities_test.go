@@ -46,7 +46,7 @@ func known(g *WithT, data []byte, of v1alpha1.CAAuthority) (issuing *x509.PEMEnc
 type metal struct{}
 
 func (metal) String() string        { return "metal" }
-func (metal) RequiresInstall() bool { return true }
+func (metal) RequiresInstall() bool { return false }
 func (metal) InContainer() bool     { return false }
 
 // In every form of a config, of control planes and of workers, an authority goes its whole way, and machinery reads what was meant.
