@@ -274,7 +274,7 @@ var _ = Describe("A rotation of certificate authorities", func() {
 		Expect(f.movable(ctx)).To(BeTrue())
 	})
 
-	It("goes on after a step failed, and nobody takes its lock meanwhile", func(ctx SpecContext) {
+	It("goes on after a step failed between two authorities, and nobody takes its lock meanwhile", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 1)
 		f.hasAuthorities(ctx, "v1.13.6")
 		f.annotations = confirmed(talosCA)
@@ -282,9 +282,12 @@ var _ = Describe("A rotation of certificate authorities", func() {
 		f.startHub()
 		op := f.create(ctx, "rotate", rotates(talosCA)())
 		Eventually(stop.Reached).Should(BeClosed())
-		f.talos.FailNext("ApplyConfig", f.addresses["w1"], errNoSuchImage)
+		swap := f.talos.HangBefore("ApplyConfig", f.addresses["w1"])
 		stop.Release()
-		Eventually(now(ctx, op)).Should(bePaused("StepFailed", Not(BeEmpty())))
+		Eventually(swap.Reached).Should(BeClosed())
+		f.talos.FailNext("ApplyConfig", f.addresses["w1"], errNoSuchImage)
+		swap.Release()
+		Eventually(now(ctx, op)).Should(And(bePaused("StepFailed", Not(BeEmpty())), HaveField("Status.Stage", "TalosSwap")))
 		other := f.create(ctx, "re", reboot("c-w1"))
 		Eventually(now(ctx, other)).Should(bePaused("ClusterLockHeld", Not(BeEmpty())))
 		retry(ctx, op)

@@ -36,8 +36,10 @@ type Look struct {
 	// Unproven says what the machine does not show yet of what its config says; empty if it has proved it.
 	Unproven string
 
-	// Lagging are the other machines that keep this one from dropping the old authority, with why.
+	// Lagging are the other machines that keep this one from dropping the old authority, with why. Late says that some of them joined late, and
+	// can be brought to where the others are.
 	Lagging []string
+	Late    bool
 }
 
 // Overview is what is looked at of a whole cluster.
@@ -107,7 +109,8 @@ func (e *Executor) look(ctx context.Context, scope kind.Scope, unit kind.Unit) L
 		found.Desired = machineconfig.Hash(made)
 		if pass.Drops() && found.At == swapped { // It has to be sure of the new one before it drops the old.
 			found.Unproven = e.unproven(ctx, scope, unit.Machine, own, of, rotationplan.Swap, kept)
-			found.Lagging = e.lagging(ctx, scope, others(scope, unit.Machine), of, rotationplan.Swap, kept)
+			found.Lagging = append(e.strangers(ctx, scope), e.lagging(ctx, scope, others(scope, unit.Machine), of, rotationplan.Swap, kept)...)
+			found.Late = e.late(ctx, scope, of, rotationplan.Swap, kept)
 		}
 	}
 	return found
@@ -164,9 +167,10 @@ func (e *Executor) overview(ctx context.Context, scope kind.Scope, stage string)
 	return seen
 }
 
-// needs are the passes that every machine has to be through, and to have proved, before a stage without machines does something.
+// needs are the passes that every machine has to be through, and to have proved, before something is done in another one.
 var needs = map[rotationplan.Pass]rotationplan.Pass{
 	rotationplan.Trust: rotationplan.Accept, rotationplan.AwaitCredentials: rotationplan.Swap, rotationplan.BackCredentials: rotationplan.BackSwap,
+	rotationplan.DropWorkers: rotationplan.Swap, rotationplan.Drop: rotationplan.Swap,
 }
 
 // looks bounds how many machines are looked at together.

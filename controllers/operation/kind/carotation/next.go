@@ -38,7 +38,7 @@ func takenBack(scope kind.Scope, pass rotationplan.Pass) bool {
 func machine(scope kind.Scope, unit kind.Unit, seen kind.Observation, pass rotationplan.Pass) kind.Action {
 	step := unit.Status.Step
 	switch {
-	case step == v1alpha1.ApplyingStep && unit.Failed():
+	case (step == v1alpha1.ApplyingStep || step == v1alpha1.CatchingUpStep) && unit.Failed():
 		return kind.FailStep(unit, v1alpha1.VerifyingStep) // It is looked at afresh: its config may be another one by then.
 	case step == v1alpha1.ApplyingStep:
 		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.VerifyingStep, Message: "waiting until the machine proves it"}
@@ -66,6 +66,8 @@ func machine(scope kind.Scope, unit kind.Unit, seen kind.Observation, pass rotat
 	case look.Pending:
 		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.MachineConfigPendingGate, Message: fmt.Sprintf(
 			"a machine config is staged or tried on %s, which a change would wipe: whoever did that lets the trial end, or reboots it: ichor node reboot %[1]s", name)}
+	case look.Late && step != v1alpha1.CatchingUpStep: // It would wait for them, and they behind it.
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.CatchingUpStep}
 	case len(look.Lagging) > 0:
 		return lagging(look.Lagging)
 	}

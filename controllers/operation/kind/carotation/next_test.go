@@ -98,6 +98,12 @@ func TestNextOfAMachine(t *testing.T) {
 			kind.Scope{}, on("TalosDrop", ""), seen(Look{At: swapped, Desired: hash, Lagging: []string{"machine c-w2 does not answer: no answer", "machine c-w3 is held"}}),
 			waits("RotationPass", "machine c-w2 does not answer: no answer (and 1 more)"),
 		},
+		"it brings those along that joined late": {kind.Scope{}, on("TalosDrop", ""), seen(Look{At: swapped, Desired: hash, Late: true, Lagging: []string{"x"}}), kind.Action{Verdict: kind.Call, Step: "CatchingUp"}},
+		"it has brought them along":              {kind.Scope{}, on("TalosDrop", "CatchingUp", succeeded), seen(Look{At: swapped, Desired: hash}), apply},
+		"it has, and they do not prove it yet":   {kind.Scope{}, on("TalosDrop", "CatchingUp", succeeded), seen(Look{At: swapped, Desired: hash, Lagging: []string{"x"}}), waits("RotationPass", "x")},
+		"it could not bring them along": {
+			kind.Scope{}, on("TalosDrop", "CatchingUp", failed), seen(Look{At: swapped}), kind.Action{Verdict: kind.Fail, RetryStep: "Verifying", Message: "CatchingUp failed: no"},
+		},
 		"it joined late, and catches up whatever others do": {kind.Scope{}, on("TalosDrop", ""), seen(Look{At: untouched, Desired: hash}), apply},
 		"it joined late, has caught up and proves it":       {kind.Scope{}, on("TalosDrop", "Verifying"), seen(Look{At: swapped, Desired: hash}), apply},
 		"it joined late, and others lag":                    {kind.Scope{}, on("TalosDrop", "Verifying"), seen(Look{At: swapped, Desired: hash, Lagging: []string{"x"}}), waits("RotationPass", "x")},
