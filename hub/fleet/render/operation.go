@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	rotationplan "ichor.maesh.dev/hub/controllers/operation/kind/carotation/plan"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
 
@@ -43,6 +45,10 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 
 		TurnBackRequested: op.Annotations[v1alpha1.TurnBackAnnotation] == v1alpha1.TurnBackRequested,
 	}
+	if planner, ok := turnsBack[op.Spec.Kind]; ok && !op.Completed() {
+		rendered.NoWayBack = planner.NoWayBack(op)
+		rendered.CanTurnBack = rendered.NoWayBack == "" && !rendered.TurnBackRequested
+	}
 	if op.Spec.MaxUnavailable != nil {
 		rendered.MaxUnavailable = op.Spec.MaxUnavailable.String()
 	}
@@ -50,6 +56,9 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 	rendered.Attention = operationAttention(rendered)
 	return rendered
 }
+
+// turnsBack are the planners of the kinds whose operations can be turned back.
+var turnsBack = map[v1alpha1.OperationKind]plan.TurnsBack{v1alpha1.CARotationKind: rotationplan.Planner{}}
 
 // targetOf is what an operation brings its cluster to; before it began, what it expects.
 func targetOf(op *v1alpha1.TalosOperation) *pb.OperationTarget {

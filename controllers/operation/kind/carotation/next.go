@@ -19,7 +19,7 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 	case takenBack(scope, pass):
 		return kind.Action{Verdict: kind.Done} // What was begun here is taken back by a stage of its own.
 	case unit.Machine != nil:
-		return machine(scope, unit, seen, pass)
+		return machine(scope, unit, seen, of, pass)
 	}
 	return cluster(scope, unit, seen, of, pass)
 }
@@ -35,7 +35,7 @@ func takenBack(scope kind.Scope, pass rotationplan.Pass) bool {
 }
 
 // machine decides about a machine in a pass.
-func machine(scope kind.Scope, unit kind.Unit, seen kind.Observation, pass rotationplan.Pass) kind.Action {
+func machine(scope kind.Scope, unit kind.Unit, seen kind.Observation, of v1alpha1.CAAuthority, pass rotationplan.Pass) kind.Action {
 	step := unit.Status.Step
 	switch {
 	case (step == v1alpha1.ApplyingStep || step == v1alpha1.CatchingUpStep) && unit.Failed():
@@ -62,7 +62,7 @@ func machine(scope kind.Scope, unit kind.Unit, seen kind.Observation, pass rotat
 	case look.Unproven != "":
 		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.VerifyingStep, Message: "waiting for " + name + ": " + look.Unproven}
 	case reached(pass, look.At):
-		return kind.Action{Verdict: kind.Done}
+		return kind.Action{Verdict: kind.Done, Message: proved(unit, of, pass)}
 	case look.Pending:
 		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.MachineConfigPendingGate, Message: fmt.Sprintf(
 			"a machine config is staged or tried on %s, which a change would wipe: whoever did that lets the trial end, or reboots it: ichor node reboot %[1]s", name)}
@@ -72,6 +72,21 @@ func machine(scope kind.Scope, unit kind.Unit, seen kind.Observation, pass rotat
 		return lagging(look.Lagging)
 	}
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.ApplyingStep, ConfigHash: look.Desired, NodeName: unit.Machine.Status.NodeName}
+}
+
+// proofs are what a machine has shown once a pass is over on it, at its own address.
+var proofs = map[rotationplan.Pass]string{
+	rotationplan.Accept: "accepts clients of the new %s authority", rotationplan.Swap: "serves a client that trusts the new %s authority alone",
+	rotationplan.DropWorkers: "has dropped the old %s authority", rotationplan.Drop: "refuses clients of the old %s authority",
+	rotationplan.BackSwap: "serves a client that trusts the old %s authority alone", rotationplan.BackAccept: "refuses clients of the new %s authority",
+}
+
+// proved says what a machine has shown. Of a worker and the Kubernetes authority that is the client certificate of its kubelet.
+func proved(unit kind.Unit, of v1alpha1.CAAuthority, pass rotationplan.Pass) string {
+	if of == v1alpha1.KubernetesCA && unit.Machine.Spec.Role == v1alpha1.WorkerRole {
+		return "its kubelet has a client certificate that is accepted, and its Node is Ready"
+	}
+	return fmt.Sprintf(proofs[pass], of) + ", asked at " + unit.Machine.Spec.Address
 }
 
 // lagging waits for machines that are not where they have to be.

@@ -65,6 +65,10 @@ func proves(message string) kind.Action {
 
 func TestNextOfAMachine(t *testing.T) {
 	done := kind.Action{Verdict: kind.Done}
+	proved := func(what string) kind.Action {
+		return kind.Action{Verdict: kind.Done, Message: what + " Talos authority, asked at 10.0.0.9"}
+	}
+	accepts, serves, refuses := proved("accepts clients of the new"), kind.Action{Verdict: kind.Done, Message: "serves a client that trusts the new Talos authority alone, asked at 10.0.0.9"}, proved("refuses clients of the old")
 	back := kind.Scope{TurnBack: true}
 	for name, row := range map[string]struct {
 		scope kind.Scope
@@ -73,22 +77,22 @@ func TestNextOfAMachine(t *testing.T) {
 		want  kind.Action
 	}{
 		"it begins to accept":                  {kind.Scope{}, on("TalosAccept", ""), seen(Look{At: untouched, Desired: hash}), apply},
-		"it accepts already, and has shown":    {kind.Scope{}, on("TalosAccept", ""), seen(Look{At: accepted}), done},
+		"it accepts already, and has shown":    {kind.Scope{}, on("TalosAccept", ""), seen(Look{At: accepted}), accepts},
 		"it accepts already, and shows it not": {kind.Scope{}, on("TalosAccept", ""), seen(Look{At: accepted, Unproven: "its Talos API: no answer"}), proves("waiting for c-w1: its Talos API: no answer")},
-		"it was rendered by the pass to come":  {kind.Scope{}, on("TalosAccept", ""), seen(Look{At: swapped}), done},
+		"it was rendered by the pass to come":  {kind.Scope{}, on("TalosAccept", ""), seen(Look{At: swapped}), accepts},
 		"it has the config":                    {kind.Scope{}, on("TalosSwap", "Applying", succeeded), seen(Look{At: accepted}), proves("waiting until the machine proves it")},
 		"it did not take the config": {
 			kind.Scope{}, on("TalosSwap", "Applying", failed), seen(Look{At: accepted}),
 			kind.Action{Verdict: kind.Fail, RetryStep: "Verifying", Message: "Applying failed: no"},
 		},
 		"after a retry it is looked at afresh": {kind.Scope{}, on("TalosSwap", "Verifying"), seen(Look{At: accepted, Desired: hash}), apply},
-		"it proves its swap":                   {kind.Scope{}, on("TalosSwap", "Verifying"), seen(Look{At: swapped}), done},
+		"it proves its swap":                   {kind.Scope{}, on("TalosSwap", "Verifying"), seen(Look{At: swapped}), serves},
 		"it does not prove its swap":           {kind.Scope{}, on("TalosSwap", "Verifying"), seen(Look{At: swapped, Unproven: "x"}), proves("waiting for c-w1: x")},
 		"it is down before it is begun with":   {kind.Scope{}, on("TalosSwap", ""), kind.Observation{TalosTrouble: "no answer"}, waits("TargetReachable", "machine c-w1 does not answer: no answer")},
 		"it is down before it has proved":      {kind.Scope{}, on("TalosSwap", "Verifying"), kind.Observation{TalosTrouble: "no answer"}, waits("TargetReachable", "machine c-w1 does not answer: no answer")},
 		"it is another machine":                {kind.Scope{}, on("TalosSwap", ""), kind.Observation{Talos: talos.Machine{UUID: "other"}, Own: Look{At: accepted}}, kind.Action{Verdict: kind.Fail, Message: `the machine at 10.0.0.9 has UUID "other", but c-w1 has UUID "u"`}},
 		"it is held":                           {kind.Scope{}, on("TalosSwap", "", held), seen(Look{At: accepted, Desired: hash}), waits("MachineHeld", "machine c-w1 is held, and a rotation leaves none out; go on with: ichor machine unhold c-w1")},
-		"it is held once it is in hand":        {kind.Scope{}, on("TalosSwap", "Verifying", held), seen(Look{At: swapped}), done},
+		"it is held once it is in hand":        {kind.Scope{}, on("TalosSwap", "Verifying", held), seen(Look{At: swapped}), serves},
 		"somebody tries another config":        {kind.Scope{}, on("TalosSwap", ""), seen(Look{At: accepted, Pending: true}), waits("MachineConfigPending", "a machine config is staged or tried on c-w1, which a change would wipe: whoever did that lets the trial end, or reboots it: ichor node reboot c-w1")},
 		"it has a third authority":             {kind.Scope{}, on("TalosSwap", ""), seen(Look{At: foreign}), kind.Action{Verdict: kind.Fail, Message: "its machine config has another authority than the old and the new one: somebody else rotates"}},
 		"what was kept is gone":                {kind.Scope{}, on("TalosSwap", ""), seen(Look{Lost: "gone"}), kind.Action{Verdict: kind.Fail, Message: "gone"}},
@@ -110,10 +114,10 @@ func TestNextOfAMachine(t *testing.T) {
 		"it does not drop before it is sure itself":         {kind.Scope{}, on("TalosDrop", ""), seen(Look{At: swapped, Desired: hash, Unproven: "x"}), proves("waiting for c-w1: x")},
 		"it is turned back in the swap":                     {back, on("TalosSwap", "Verifying"), kind.Observation{TalosTrouble: "no answer"}, done},
 		"it is turned back after it failed":                 {back, on("TalosSwap", "Applying", failed), seen(Look{At: accepted}), done},
-		"there is no way back in the drop":                  {back, on("TalosDrop", "Verifying"), seen(Look{At: dropped}), done},
+		"there is no way back in the drop":                  {back, on("TalosDrop", "Verifying"), seen(Look{At: dropped}), refuses},
 		"there is no way back in the drop, and it waits":    {back, on("TalosDrop", "Verifying"), seen(Look{At: dropped, Unproven: "x"}), proves("waiting for c-w1: x")},
 		"it swaps back":                         {back, on("TalosBackSwap", ""), seen(Look{At: swapped, Desired: hash}), apply},
-		"it never swapped":                      {back, on("TalosBackSwap", ""), seen(Look{At: accepted}), done},
+		"it never swapped":                      {back, on("TalosBackSwap", ""), seen(Look{At: accepted}), kind.Action{Verdict: kind.Done, Message: "serves a client that trusts the old Talos authority alone, asked at 10.0.0.9"}},
 		"a hold keeps nobody from the way back": {back, on("TalosBackSwap", "", held), seen(Look{At: swapped, Desired: hash}), apply},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +192,7 @@ func TestSettle(t *testing.T) {
 		"not begun with":        {on("TalosSwap", ""), seen(Look{At: accepted}), park},
 		"given its config":      {on("TalosSwap", "Applying", succeeded), seen(Look{At: swapped}), proves("waiting until the machine proves it")},
 		"proving it":            {on("TalosSwap", "Verifying"), seen(Look{At: swapped, Unproven: "x"}), proves("waiting for c-w1: x")},
-		"through with it":       {on("TalosSwap", "Verifying"), seen(Look{At: swapped}), kind.Action{Verdict: kind.Done}},
+		"through with it":       {on("TalosSwap", "Verifying"), seen(Look{At: swapped}), kind.Action{Verdict: kind.Done, Message: "serves a client that trusts the new Talos authority alone, asked at 10.0.0.9"}},
 		"not through":           {on("TalosDrop", "Verifying"), seen(Look{At: swapped, Desired: hash}), park},
 		"did not take it":       {on("TalosSwap", "Applying", failed), seen(Look{At: accepted}), park},
 		"failed":                {on("TalosSwap", "Verifying", failed, given), seen(Look{At: accepted}), park},

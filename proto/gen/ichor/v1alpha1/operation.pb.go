@@ -841,8 +841,12 @@ type Operation struct {
 	RetryRequested bool `protobuf:"varint,30,opt,name=retry_requested,json=retryRequested,proto3" json:"retry_requested,omitempty"`
 	// turn_back_requested says that somebody asked to turn the operation back.
 	TurnBackRequested bool `protobuf:"varint,40,opt,name=turn_back_requested,json=turnBackRequested,proto3" json:"turn_back_requested,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// can_turn_back says that the operation can be turned back, and that nobody has asked for that.
+	CanTurnBack bool `protobuf:"varint,41,opt,name=can_turn_back,json=canTurnBack,proto3" json:"can_turn_back,omitempty"`
+	// no_way_back says why an operation of a kind that can be turned back cannot be any more; empty if it can.
+	NoWayBack     string `protobuf:"bytes,42,opt,name=no_way_back,json=noWayBack,proto3" json:"no_way_back,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
@@ -1090,6 +1094,20 @@ func (x *Operation) GetTurnBackRequested() bool {
 		return x.TurnBackRequested
 	}
 	return false
+}
+
+func (x *Operation) GetCanTurnBack() bool {
+	if x != nil {
+		return x.CanTurnBack
+	}
+	return false
+}
+
+func (x *Operation) GetNoWayBack() string {
+	if x != nil {
+		return x.NoWayBack
+	}
+	return ""
 }
 
 // OperationUnit is a machine of an operation, or a stage without machines.
@@ -3623,7 +3641,7 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\vca_rotation\x18( \x01(\v2$.ichor.v1alpha1.CARotationParametersH\x00R\n" +
 	"caRotationB\f\n" +
 	"\n" +
-	"parameters\"\xf5\v\n" +
+	"parameters\"\xb9\f\n" +
 	"\tOperation\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x123\n" +
@@ -3663,7 +3681,9 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x0emachines_total\x18\x1c \x01(\x05R\rmachinesTotal\x12-\n" +
 	"\x12machines_completed\x18\x1d \x01(\x05R\x11machinesCompleted\x12'\n" +
 	"\x0fretry_requested\x18\x1e \x01(\bR\x0eretryRequested\x12.\n" +
-	"\x13turn_back_requested\x18( \x01(\bR\x11turnBackRequested\x1a9\n" +
+	"\x13turn_back_requested\x18( \x01(\bR\x11turnBackRequested\x12\"\n" +
+	"\rcan_turn_back\x18) \x01(\bR\vcanTurnBack\x12\x1e\n" +
+	"\vno_way_back\x18* \x01(\tR\tnoWayBack\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +
