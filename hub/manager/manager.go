@@ -33,6 +33,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/kind/carotation"
 	"ichor.maesh.dev/hub/controllers/operation/kind/config"
 	"ichor.maesh.dev/hub/controllers/operation/kind/keyrotation"
 	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes"
@@ -248,6 +249,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 				Talos: talosPool, Kube: kubePool, Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 				Snapshots: snapshotsFor(mgr, v1alpha1.SnapshotRotation),
 			}),
+			v1alpha1.CARotationKind: carotation.New(rotationOptions(mgr, reach)),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,
@@ -265,6 +267,15 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 		return fmt.Errorf("setting up the controller that gives machines back to health checks: %w", err)
 	}
 	return nil
+}
+
+// rotationOptions are what a rotation of authorities needs. It reads credentials and Secrets as they are now.
+func rotationOptions(mgr ctrl.Manager, reach reach) carotation.Options {
+	return carotation.Options{
+		Talos: reach.talos, Kube: reach.kube, Prover: carotation.Servers{TalosPool: reach.talos, KubePool: reach.kube},
+		Vault:       carotation.Secrets{Keeper: &credentials.Keeper{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}},
+		Credentials: &credentials.Store{Reader: mgr.GetAPIReader()}, Operations: mgr.GetClient(), Clock: clock.RealClock{},
+	}
 }
 
 // snapshotsFor takes the snapshots that operations ask for.
