@@ -89,6 +89,7 @@ type fleet struct {
 	talos     *talosfake.Talos
 	kube      *kubefake.Kube
 	snapshots *snapshots
+	stored    *stored
 	addresses map[string]string // By node name.
 	executors map[v1alpha1.OperationKind]kind.Executor
 	deadlines map[v1alpha1.OperationStep]time.Duration
@@ -130,13 +131,14 @@ func (l *flakyLease) Get(ctx context.Context, key client.ObjectKey, object clien
 
 // newFleet makes a target "c" with machines "c-<node>", all of them running oldVersion. cp1 leads etcd.
 func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
-	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), snapshots: &snapshots{Script: script.New()}, addresses: map[string]string{}}
+	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), snapshots: &snapshots{Script: script.New()}, stored: &stored{Script: script.New()}, addresses: map[string]string{}}
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{
-		v1alpha1.TalosKind:      talosupgrade.New(f.talos, f.kube, "factory.example", f.snapshots),
-		v1alpha1.NodeKind:       newNodeExecutor(f.talos, f.kube),
-		v1alpha1.KubernetesKind: kubernetes.New(f.talos, f.kube),
-		v1alpha1.ConfigKind:     config.New(f.talos, f.kube, admin, &bases.Comparer{Store: &bases.Store{Client: admin, Live: admin}}),
-		v1alpha1.ShutdownKind:   shutdown.New(f.talos, f.kube, f.snapshots),
+		v1alpha1.TalosKind:       talosupgrade.New(f.talos, f.kube, "factory.example", f.snapshots),
+		v1alpha1.NodeKind:        newNodeExecutor(f.talos, f.kube),
+		v1alpha1.KubernetesKind:  kubernetes.New(f.talos, f.kube),
+		v1alpha1.ConfigKind:      config.New(f.talos, f.kube, admin, &bases.Comparer{Store: &bases.Store{Client: admin, Live: admin}}),
+		v1alpha1.ShutdownKind:    shutdown.New(f.talos, f.kube, f.snapshots),
+		v1alpha1.EtcdRestoreKind: newRestoreExecutor(f),
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}
 	Expect(admin.Create(ctx, namespace)).To(Succeed())

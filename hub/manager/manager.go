@@ -34,6 +34,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/config"
+	"ichor.maesh.dev/hub/controllers/operation/kind/etcdrestore"
 	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	"ichor.maesh.dev/hub/controllers/operation/kind/shutdown"
@@ -243,6 +244,9 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 			v1alpha1.KubernetesKind: kubernetes.New(talosPool, kubePool),
 			v1alpha1.ConfigKind:     config.New(talosPool, kubePool, mgr.GetClient(), configs),
 			v1alpha1.ShutdownKind:   shutdown.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotShutdown)),
+			v1alpha1.EtcdRestoreKind: etcdrestore.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotRestore), snapshot.Stored{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Storage: o.Storage, Clock: clock.RealClock{},
+			}),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,

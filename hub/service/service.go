@@ -17,6 +17,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	configplan "ichor.maesh.dev/hub/controllers/operation/kind/config/plan"
+	restoreplan "ichor.maesh.dev/hub/controllers/operation/kind/etcdrestore/plan"
 	kubernetesplan "ichor.maesh.dev/hub/controllers/operation/kind/kubernetes/plan"
 	nodeplan "ichor.maesh.dev/hub/controllers/operation/kind/node/plan"
 	shutdownplan "ichor.maesh.dev/hub/controllers/operation/kind/shutdown/plan"
@@ -27,11 +28,12 @@ import (
 
 // planners are the planners of the kinds that the service can start.
 var planners = map[v1alpha1.OperationKind]plan.Planner{
-	v1alpha1.TalosKind:      talosplan.Planner{},
-	v1alpha1.NodeKind:       nodeplan.Planner{},
-	v1alpha1.KubernetesKind: kubernetesplan.Planner{},
-	v1alpha1.ConfigKind:     configplan.Planner{},
-	v1alpha1.ShutdownKind:   shutdownplan.Planner{StoresSnapshots: true},
+	v1alpha1.TalosKind:       talosplan.Planner{},
+	v1alpha1.NodeKind:        nodeplan.Planner{},
+	v1alpha1.KubernetesKind:  kubernetesplan.Planner{},
+	v1alpha1.ConfigKind:      configplan.Planner{},
+	v1alpha1.ShutdownKind:    shutdownplan.Planner{StoresSnapshots: true},
+	v1alpha1.EtcdRestoreKind: restoreplan.Planner{StoresSnapshots: true},
 }
 
 // Service acts on the management API as one user.

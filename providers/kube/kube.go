@@ -51,6 +51,9 @@ type Reader interface {
 
 	// Record reads the hub's record; the zero value means that there is none.
 	Record(ctx context.Context) (Record, error)
+
+	// Revision is the revision of etcd.
+	Revision(ctx context.Context) (int64, error)
 }
 
 // Writer changes a target.
@@ -73,6 +76,9 @@ type Writer interface {
 
 	// WriteRecord writes the hub's record, if it is still what was read.
 	WriteRecord(ctx context.Context, record Record) error
+
+	// RemoveStale deletes what came back with an etcd of an earlier time and stands for nothing. Repeating it is harmless.
+	RemoveStale(ctx context.Context, stale Stale) (Removed, error)
 
 	// Annotate asks change what an annotation of a Node is to be, from what it is, and writes that if it is another. Empty means that
 	// there is none.

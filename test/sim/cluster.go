@@ -183,6 +183,7 @@ func (c *Cluster) makeKubernetes() error {
 	}
 	c.store = kubeapi.NewStore(c.sim.options.Clock)
 	c.store.Load(objects)
+	c.etcd.Hold(held{c.store})
 	c.workload = workload.New(workload.Options{
 		Store: c.store, Machines: c.machines(), Clock: c.sim.options.Clock, Timings: *c.sim.options.Timings,
 		KubernetesVersion: c.spec.KubernetesVersion, Replicas: c.spec.replicas(), Healthy: c.etcd.Healthy,

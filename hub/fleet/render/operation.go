@@ -103,6 +103,11 @@ func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
 			Action: string(shutdown.Action), Snapshot: string(shutdown.Snapshot),
 		}}}
 	}
+	if restore := spec.EtcdRestore; restore != nil {
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_EtcdRestore{EtcdRestore: &pb.EtcdRestoreParameters{
+			SnapshotName: restore.SnapshotName, SafetySnapshot: string(restore.SafetySnapshot), Integrity: string(restore.Integrity),
+		}}}
+	}
 	if spec.Node == nil {
 		return nil
 	}
@@ -156,7 +161,7 @@ func planned(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (pl
 		return 0
 	}
 	for _, machine := range machines {
-		planned += count(machine.Spec.Approval == v1alpha1.Approved && (!machine.Held() || op.Spec.Shutdown != nil))
+		planned += count(machine.Spec.Approval == v1alpha1.Approved && (!machine.Held() || op.Spec.Shutdown != nil || op.Spec.EtcdRestore != nil))
 	}
 	return planned
 }

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
@@ -90,6 +91,8 @@ type State struct {
 	APIUp bool
 	// EtcdUp says that the machine's etcd member runs; always false on workers.
 	EtcdUp bool
+	// EtcdPreparing says that the machine has no etcd and waits for one: to join that of others, or to be told to begin one.
+	EtcdPreparing bool
 	// KubeletReady says that the kubelet reports Ready.
 	KubeletReady bool
 	// KubeletRestarting says that somebody has restarted the kubelet, which is not back yet.
@@ -111,7 +114,7 @@ func (s State) StatusReady() bool {
 type Machine struct {
 	Identity
 	env      Environment
-	memberID uint64
+	memberID atomic.Uint64 // Of the etcd member; another one after each join.
 
 	mu         sync.Mutex
 	state      State
@@ -124,6 +127,7 @@ type Machine struct {
 	kubelet    kubeletRun
 	staticPods []*staticPod // In the order of component.StaticPods; none on workers.
 	starts     Starts
+	recovery   recovery
 	events     *EventLog
 	sequence   *sequence       // The one that runs, if any.
 	life       context.Context //nolint:containedctx // Ends when this boot ends; no call lasts as long.
@@ -151,8 +155,12 @@ func newMachine(id Identity, env Environment, d disk, bootID string) *Machine {
 		return m
 	}
 	if id.ControlPlane {
-		m.starts.Etcd = now
-		m.memberID = env.Etcd.Add(id.Name, id.Address)
+		if d.etcdWiped {
+			m.beginWithoutEtcd()
+		} else {
+			m.starts.Etcd = now
+			m.memberID.Store(env.Etcd.Add(id.Name, id.Address))
+		}
 		for _, name := range component.StaticPods {
 			m.staticPods = append(m.staticPods, &staticPod{name: name})
 		}
@@ -176,7 +184,7 @@ func (m *Machine) snapshot() State {
 }
 
 // MemberID is the ID of the machine's etcd member, zero on workers.
-func (m *Machine) MemberID() uint64 { return m.memberID }
+func (m *Machine) MemberID() uint64 { return m.memberID.Load() }
 
 // Told returns the UUID and the node name that the machine tells: its own, unless it was ordered to be another one.
 func (m *Machine) Told() (id, name string) {
