@@ -235,7 +235,7 @@ func (f forgetful) Writer(ctx context.Context, t target.Target, g guard.Func) (t
 func (forgetfulWriter) BootstrapEtcd(context.Context, string, bool) error { return nil }
 
 // Cases I1 and I5: that it was accepted says nothing.
-func TestCaseI1BootstrapThatIsForgotten(t *testing.T) {
+func TestCaseI1I5BootstrapThatIsForgotten(t *testing.T) {
 	g := NewWithT(t)
 	_, machines, api, kept, s := world(t)
 	machines.LoseEtcd("at-cp-1")
@@ -251,7 +251,8 @@ func TestCaseI1BootstrapThatIsForgotten(t *testing.T) {
 	g.Expect(err).To(MatchError(context.Canceled))
 }
 
-func TestKubeletAndCleaning(t *testing.T) {
+// Case I4: what remembers another time is restarted, or goes.
+func TestCaseI4KubeletAndCleaning(t *testing.T) {
 	g := NewWithT(t)
 	e, machines, api, kept, s := world(t)
 	worker := of("w-1", "Kubelets", "Restarting", started(noon))
