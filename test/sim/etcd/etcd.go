@@ -53,7 +53,6 @@ type Status struct {
 type member struct {
 	Member
 	up       bool
-	lost     bool // Its data is gone: it never comes back.
 	database database
 }
 
@@ -64,14 +63,12 @@ type Cluster struct {
 	timings timing.Timings
 	changed func(leader string) // Called without the lock after each change.
 	faults  *fault.Registry     // Nil orders nothing.
-	data    Data                // Nil holds nothing.
 
 	mu       sync.Mutex
 	members  []*member
 	leader   uint64 // Zero while there is none.
 	term     uint64
 	index    uint64
-	joins    int           // How many members have joined: each has an ID of its own.
 	election int           // Number of the pending election: an older timer is void.
 	wake     chan struct{} // Closed and replaced at each change.
 }
@@ -172,7 +169,7 @@ func (c *Cluster) Up(id uint64) { c.set(id, true) }
 func (c *Cluster) set(id uint64, up bool) {
 	c.mu.Lock()
 	if m := c.find(id); m != nil {
-		m.up = up && !m.lost
+		m.up = up
 	}
 	if c.leader == id && !up || !c.quorum() {
 		c.leader = 0

@@ -37,10 +37,6 @@ type disk struct {
 
 	// wiped disks have no machine config, dead ones no Talos either.
 	wiped, dead bool
-
-	// etcdWiped disks have no etcd, and staged is the snapshot that one may begin with.
-	etcdWiped bool
-	staged    []byte
 }
 
 func slotLabel(slot int) string { return string(rune('A' + slot)) }
@@ -132,9 +128,6 @@ type Snapshot struct {
 	// Wiped machines were reset, Dead ones have lost Talos itself.
 	Wiped bool `json:"wiped,omitempty"`
 	Dead  bool `json:"dead,omitempty"`
-	// EtcdWiped machines have no etcd, and Staged is the snapshot that they were sent.
-	EtcdWiped bool   `json:"etcdWiped,omitempty"`
-	Staged    []byte `json:"staged,omitempty"`
 }
 
 // Save returns what to keep.
@@ -143,7 +136,6 @@ func (m *Machine) Save() (Snapshot, error) {
 	defer m.mu.Unlock()
 	s := Snapshot{
 		Slots: m.disk.slots, Running: m.disk.running, Next: m.disk.next, Meta: cloneMeta(m.disk.meta), Wiped: m.disk.wiped, Dead: m.disk.dead,
-		EtcdWiped: m.disk.etcdWiped, Staged: m.disk.staged,
 	}
 	if m.state.APIUp {
 		s.BootID, s.Starts = m.state.BootID, m.starts
@@ -160,7 +152,7 @@ func Restore(id Identity, env Environment, s Snapshot) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := disk{slots: s.Slots, running: s.Running, next: s.Next, meta: cloneMeta(s.Meta), wiped: s.Wiped, dead: s.Dead, etcdWiped: s.EtcdWiped, staged: s.Staged}
+	d := disk{slots: s.Slots, running: s.Running, next: s.Next, meta: cloneMeta(s.Meta), wiped: s.Wiped, dead: s.Dead}
 	if s.BootID == "" {
 		s.BootID = uuid.NewString()
 		d.running = d.next
@@ -174,6 +166,5 @@ func Restore(id Identity, env Environment, s Snapshot) (*Machine, error) {
 		m.starts = s.Starts
 	}
 	m.restoreParts(s.Parts)
-	m.goOnWithoutEtcd()
 	return m, nil
 }

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/google/uuid"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
@@ -91,8 +90,6 @@ type State struct {
 	APIUp bool
 	// EtcdUp says that the machine's etcd member runs; always false on workers.
 	EtcdUp bool
-	// EtcdPreparing says that the machine has no etcd and waits for one: to join that of others, or to be told to begin one.
-	EtcdPreparing bool
 	// KubeletReady says that the kubelet reports Ready.
 	KubeletReady bool
 	// KubeletRestarting says that somebody has restarted the kubelet, which is not back yet.
@@ -114,7 +111,7 @@ func (s State) StatusReady() bool {
 type Machine struct {
 	Identity
 	env      Environment
-	memberID atomic.Uint64 // Of the etcd member; another one after each join.
+	memberID uint64
 
 	mu         sync.Mutex
 	state      State
@@ -127,7 +124,6 @@ type Machine struct {
 	kubelet    kubeletRun
 	staticPods []*staticPod // In the order of component.StaticPods; none on workers.
 	starts     Starts
-	recovery   recovery
 	events     *EventLog
 	sequence   *sequence       // The one that runs, if any.
 	life       context.Context //nolint:containedctx // Ends when this boot ends; no call lasts as long.
@@ -155,12 +151,8 @@ func newMachine(id Identity, env Environment, d disk, bootID string) *Machine {
 		return m
 	}
 	if id.ControlPlane {
-		if d.etcdWiped {
-			m.beginWithoutEtcd()
-		} else {
-			m.starts.Etcd = now
-			m.memberID.Store(env.Etcd.Add(id.Name, id.Address))
-		}
+		m.starts.Etcd = now
+		m.memberID = env.Etcd.Add(id.Name, id.Address)
 		for _, name := range component.StaticPods {
 			m.staticPods = append(m.staticPods, &staticPod{name: name})
 		}
@@ -184,7 +176,7 @@ func (m *Machine) snapshot() State {
 }
 
 // MemberID is the ID of the machine's etcd member, zero on workers.
-func (m *Machine) MemberID() uint64 { return m.memberID.Load() }
+func (m *Machine) MemberID() uint64 { return m.memberID }
 
 // Told returns the UUID and the node name that the machine tells: its own, unless it was ordered to be another one.
 func (m *Machine) Told() (id, name string) {

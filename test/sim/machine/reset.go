@@ -32,12 +32,6 @@ func (r Reset) wipes() bool {
 	return r.System && (len(r.Partitions) == 0 || slices.Contains(r.Partitions, constants.StatePartitionLabel))
 }
 
-// wipesEtcd says whether the reset takes the data of etcd away: it lies on a partition of its own, or on that for all that comes and goes.
-func (r Reset) wipesEtcd() bool {
-	return r.System && (len(r.Partitions) == 0 || slices.Contains(r.Partitions, constants.EphemeralPartitionLabel) ||
-		slices.Contains(r.Partitions, constants.EtcdDataVolumeID))
-}
-
 // everything says whether the reset takes Talos itself away.
 func (r Reset) everything() bool { return r.System && len(r.Partitions) == 0 }
 
@@ -68,9 +62,6 @@ func (m *Machine) reset(s *sequence, r Reset) {
 		return
 	}
 	m.record("wiped", r.String())
-	if m.ControlPlane && r.wipesEtcd() {
-		m.env.Etcd.Lose(m.MemberID())
-	}
 	if m.away(s, sequenceReset, r.Reboot) {
 		m.boot(s)
 	}
@@ -89,14 +80,11 @@ func (d *disk) wipe(r Reset) {
 	if r.wipes() {
 		d.wiped, d.dead = true, r.everything()
 	}
-	if r.wipesEtcd() {
-		d.etcdWiped, d.staged = true, nil
-	}
 }
 
 // LeaveEtcd removes the machine's own etcd member, stops it and deletes its data.
 func (m *Machine) LeaveEtcd() error {
-	if err := m.env.Etcd.Remove(m.MemberID(), m.MemberID()); err != nil {
+	if err := m.env.Etcd.Remove(m.memberID, m.memberID); err != nil {
 		return err
 	}
 	m.StopEtcd()

@@ -184,14 +184,14 @@ func (m *Machine) away(s *sequence, why string, comesBack bool) bool {
 			m.state.PoweredOff, m.sequence = true, nil
 		}
 		m.state.APIUp, m.state.EtcdUp, m.state.KubeletReady, m.state.KubeletRestarting = false, false, false, false
-		m.state.Maintenance, m.state.EtcdPreparing = false, false
+		m.state.Maintenance = false
 		m.state.Ready, m.state.Installing = false, false
 	})
 	if !ok {
 		return false
 	}
 	if m.ControlPlane {
-		m.env.Etcd.Down(m.MemberID())
+		m.env.Etcd.Down(m.memberID)
 	}
 	m.record("down", why)
 	return true
@@ -300,12 +300,9 @@ func (m *Machine) joinEtcd(s *sequence) bool {
 	if timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.EtcdJoin) != nil {
 		return false
 	}
-	if m.hasNoEtcd() {
-		return m.getEtcd(s)
-	}
 	joined := m.advance(s, func() { m.state.EtcdUp, m.starts.Etcd = true, m.env.Clock.Now() })
 	if joined {
-		m.env.Etcd.Up(m.MemberID())
+		m.env.Etcd.Up(m.memberID)
 	}
 	return joined
 }
@@ -328,7 +325,7 @@ func (m *Machine) joinLate() {
 	m.mu.Unlock()
 	if up {
 		m.notify()
-		m.env.Etcd.Up(m.MemberID())
+		m.env.Etcd.Up(m.memberID)
 	}
 }
 

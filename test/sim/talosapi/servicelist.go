@@ -24,11 +24,10 @@ const (
 
 // service is one of a machine's system services.
 type service struct {
-	id       string
-	started  time.Time // Zero while it does not run.
-	stopped  time.Time // When somebody has stopped it to start it again; zero when it has started since.
-	checked  bool      // It has a health check.
-	prepares bool      // It does not run yet, and prepares to.
+	id      string
+	started time.Time // Zero while it does not run.
+	stopped time.Time // When somebody has stopped it to start it again; zero when it has started since.
+	checked bool      // It has a health check.
 }
 
 // systemServices lists them in order of their names. etcd and the kubelet follow the machine's state, the others just run.
@@ -42,7 +41,7 @@ func (n *node) systemServices() []service {
 		{id: "dashboard", started: starts.System},
 	}
 	if n.ControlPlane {
-		list = append(list, service{id: "etcd", started: starts.Etcd, checked: true, prepares: state.EtcdPreparing})
+		list = append(list, service{id: "etcd", started: starts.Etcd, checked: true})
 	}
 	kubelet := service{id: kubeletService, started: starts.Kubelet, checked: true}
 	if state.KubeletRestarting {
@@ -86,9 +85,6 @@ func (s service) health() *machineapi.ServiceHealth {
 }
 
 func (s service) events() []*machineapi.ServiceEvent {
-	if s.prepares {
-		return []*machineapi.ServiceEvent{{State: "Preparing", Msg: "Running pre state"}}
-	}
 	if s.started.IsZero() {
 		return []*machineapi.ServiceEvent{{State: "Waiting", Msg: "Waiting for service \"cri\" to be \"up\""}}
 	}
