@@ -121,10 +121,10 @@ type Alarm struct {
 }
 
 // Alarms lists the alarms. Every member knows all of them.
-func (c *Cluster) Alarms(id uint64) ([]Alarm, error) {
+func (c *Cluster) Alarms(_ context.Context, name string) ([]Alarm, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.ask(id); err != nil {
+	if _, err := c.ask(name); err != nil {
 		return nil, err
 	}
 	if !c.healthy() {
@@ -143,7 +143,7 @@ func (c *Cluster) Alarms(id uint64) ([]Alarm, error) {
 }
 
 // Add makes a member that is up. The first one becomes the leader.
-func (c *Cluster) Add(name, address string) uint64 {
+func (c *Cluster) Add(name, address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := &member{Member: Member{ID: memberID(c.name, name), Name: name, Address: address}, up: true, database: newDatabase()}
@@ -151,7 +151,16 @@ func (c *Cluster) Add(name, address string) uint64 {
 	if c.leader == 0 {
 		c.leader = m.ID
 	}
-	return m.ID
+}
+
+// MemberID is the ID of a machine's member, zero while it has none.
+func (c *Cluster) MemberID(name string) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.named(name); m != nil {
+		return m.ID
+	}
+	return 0
 }
 
 func memberID(cluster, name string) uint64 {
@@ -161,17 +170,24 @@ func memberID(cluster, name string) uint64 {
 }
 
 // Down takes a member away. If it was the leader, or quorum is lost, there is no leader until an election succeeds.
-func (c *Cluster) Down(id uint64) { c.set(id, false) }
+func (c *Cluster) Down(name string) { _ = c.set(context.Background(), name, false) }
 
-// Up brings a member back.
-func (c *Cluster) Up(id uint64) { c.set(id, true) }
+// Join brings a member back, unless its machine goes down meanwhile: that ends the context first.
+func (c *Cluster) Join(ctx context.Context, name string) error {
+	return c.set(ctx, name, true)
+}
 
-func (c *Cluster) set(id uint64, up bool) {
+func (c *Cluster) set(ctx context.Context, name string, up bool) error {
 	c.mu.Lock()
-	if m := c.find(id); m != nil {
+	if err := ctx.Err(); err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	m := c.named(name)
+	if m != nil {
 		m.up = up
 	}
-	if c.leader == id && !up || !c.quorum() {
+	if m != nil && c.leader == m.ID && !up || !c.quorum() {
 		c.leader = 0
 	}
 	if c.leader == 0 && c.quorum() {
@@ -181,6 +197,7 @@ func (c *Cluster) set(id uint64, up bool) {
 	c.signal()
 	c.mu.Unlock()
 	c.changed(leader)
+	return nil
 }
 
 // elect starts an election, which makes earlier ones void. The caller holds the lock.
@@ -257,14 +274,14 @@ func (c *Cluster) Serve(ctx context.Context) error {
 	return nil
 }
 
-// Members lists the members as the member id answers it, which needs a leader.
-func (c *Cluster) Members(id uint64) ([]Member, error) {
+// Members lists the members as one of them answers it, which needs a leader.
+func (c *Cluster) Members(_ context.Context, name string) ([]Member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.ask(id); err != nil {
+	asked, err := c.ask(name)
+	if err != nil {
 		return nil, err
 	}
-	asked := c.find(id)
 	if !c.healthy() || c.stands(fault.EtcdNoLeader, asked) {
 		return nil, ErrNoLeader
 	}
@@ -275,32 +292,32 @@ func (c *Cluster) Members(id uint64) ([]Member, error) {
 		members = append(members, told)
 	}
 	if c.stands(fault.EtcdMembersDiffer, asked) { // It has not heard of one of the others.
-		i := slices.IndexFunc(members, func(m Member) bool { return m.ID != id })
+		i := slices.IndexFunc(members, func(m Member) bool { return m.ID != asked.ID })
 		members = slices.Delete(members, max(i, 0), i+1)
 	}
 	return members, nil
 }
 
-// Status is the local view of the member id; it is answered without a quorum too.
-func (c *Cluster) Status(id uint64) (Status, error) {
+// Status is the local view of a member; it is answered without a quorum too.
+func (c *Cluster) Status(_ context.Context, name string) (Status, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.ask(id); err != nil {
+	m, err := c.ask(name)
+	if err != nil {
 		return Status{}, err
 	}
-	m := c.find(id)
-	status := Status{MemberID: id, Leader: c.leader, Term: c.term, Index: c.index, Learner: c.learner(m), Size: c.size(m), InUse: inUse}
+	status := Status{MemberID: m.ID, Leader: c.leader, Term: c.term, Index: c.index, Learner: c.learner(m), Size: c.size(m), InUse: inUse}
 	if c.stands(fault.EtcdNoLeader, nil) || c.stands(fault.EtcdNoLeader, m) {
 		status.Leader = 0
 	}
 	return status, nil
 }
 
-// Forfeit moves the leadership from the member id to the first other one. It returns that one's name, or nothing when
+// Forfeit moves the leadership from a member to the first other one. It returns that one's name, or nothing when
 // the member was not the leader.
-func (c *Cluster) Forfeit(id uint64) (string, error) {
+func (c *Cluster) Forfeit(_ context.Context, name string) (string, error) {
 	c.mu.Lock()
-	to, err := c.forfeit(id)
+	to, err := c.forfeit(name)
 	c.mu.Unlock()
 	if to == "" || err != nil {
 		return "", err
@@ -309,17 +326,18 @@ func (c *Cluster) Forfeit(id uint64) (string, error) {
 	return to, nil
 }
 
-func (c *Cluster) forfeit(id uint64) (string, error) {
-	if err := c.ask(id); err != nil {
+func (c *Cluster) forfeit(name string) (string, error) {
+	from, err := c.ask(name)
+	if err != nil {
 		return "", err
 	}
 	if len(c.members) < 2 {
 		return "", ErrSingleMember
 	}
-	if c.leader != id {
+	if c.leader != from.ID {
 		return "", nil
 	}
-	next := c.members[slices.IndexFunc(c.members, func(m *member) bool { return m.ID != id })]
+	next := c.members[slices.IndexFunc(c.members, func(m *member) bool { return m != from })]
 	if !next.up || c.learner(next) {
 		return "", fmt.Errorf("move leadership to %s: %w", next.Name, ErrTimeout)
 	}
@@ -349,14 +367,25 @@ func (c *Cluster) find(id uint64) *member {
 	return c.members[i]
 }
 
-func (c *Cluster) ask(id uint64) error {
-	switch m := c.find(id); {
-	case m == nil || !m.up:
-		return ErrNotRunning
-	case m.database.busy:
-		return ErrTimeout
+// named is the member of a machine, or nil.
+func (c *Cluster) named(name string) *member {
+	i := slices.IndexFunc(c.members, func(m *member) bool { return m.Name == name })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return c.members[i]
+}
+
+// ask finds the member of a machine, if it answers.
+func (c *Cluster) ask(name string) (*member, error) {
+	switch m := c.named(name); {
+	case m == nil || !m.up:
+		return nil, ErrNotRunning
+	case m.database.busy:
+		return nil, ErrTimeout
+	default:
+		return m, nil
+	}
 }
 
 // quorum counts voters only.

@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"ichor.maesh.dev/hub/test/sim/component"
-	"ichor.maesh.dev/hub/test/sim/etcd"
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
 	"ichor.maesh.dev/hub/test/sim/timing"
@@ -65,7 +64,7 @@ type Environment struct {
 	Timings timing.Timings
 	Faults  *fault.Registry
 	Journal *journal.Journal
-	Etcd    *etcd.Cluster
+	Etcd    Etcd
 	// Configs are what the machines were installed with.
 	Configs Configs
 	// Kubernetes is nil for machines without a cluster around them.
@@ -110,8 +109,7 @@ func (s State) StatusReady() bool {
 // Machine is the model. Its methods may be called from any goroutine.
 type Machine struct {
 	Identity
-	env      Environment
-	memberID uint64
+	env Environment
 
 	mu         sync.Mutex
 	state      State
@@ -152,7 +150,7 @@ func newMachine(id Identity, env Environment, d disk, bootID string) *Machine {
 	}
 	if id.ControlPlane {
 		m.starts.Etcd = now
-		m.memberID = env.Etcd.Add(id.Name, id.Address)
+		env.Etcd.Add(id.Name, id.Address)
 		for _, name := range component.StaticPods {
 			m.staticPods = append(m.staticPods, &staticPod{name: name})
 		}
@@ -176,7 +174,12 @@ func (m *Machine) snapshot() State {
 }
 
 // MemberID is the ID of the machine's etcd member, zero on workers.
-func (m *Machine) MemberID() uint64 { return m.memberID }
+func (m *Machine) MemberID() uint64 {
+	if !m.ControlPlane {
+		return 0
+	}
+	return m.env.Etcd.MemberID(m.Name)
+}
 
 // Told returns the UUID and the node name that the machine tells: its own, unless it was ordered to be another one.
 func (m *Machine) Told() (id, name string) {
@@ -191,7 +194,7 @@ func (m *Machine) Told() (id, name string) {
 }
 
 // Etcd is the cluster's etcd.
-func (m *Machine) Etcd() *etcd.Cluster { return m.env.Etcd }
+func (m *Machine) Etcd() Etcd { return m.env.Etcd }
 
 // Events returns the event log of the current boot.
 func (m *Machine) Events() *EventLog {

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,7 +54,7 @@ func (m *Machine) reset(s *sequence, r Reset) {
 	}
 	if r.Graceful {
 		_ = m.drain(s)
-		if err := m.leaveForReset(); err != nil {
+		if err := m.leaveForReset(s.ctx); err != nil {
 			m.fail(s, fmt.Errorf("error running phase 4 in reset sequence: task 1/1: failed, %w", err))
 			return
 		}
@@ -68,11 +69,11 @@ func (m *Machine) reset(s *sequence, r Reset) {
 }
 
 // leaveForReset leaves etcd, where there is anything to leave.
-func (m *Machine) leaveForReset() error {
+func (m *Machine) leaveForReset(ctx context.Context) error {
 	if !m.ControlPlane || !m.State().EtcdUp {
 		return nil
 	}
-	return m.LeaveEtcd()
+	return m.LeaveEtcd(ctx)
 }
 
 // wipe carries out what a reset wipes.
@@ -83,8 +84,8 @@ func (d *disk) wipe(r Reset) {
 }
 
 // LeaveEtcd removes the machine's own etcd member, stops it and deletes its data.
-func (m *Machine) LeaveEtcd() error {
-	if err := m.env.Etcd.Remove(m.memberID, m.memberID); err != nil {
+func (m *Machine) LeaveEtcd(ctx context.Context) error {
+	if err := m.env.Etcd.Remove(ctx, m.Name, m.MemberID()); err != nil {
 		return err
 	}
 	m.StopEtcd()

@@ -191,7 +191,7 @@ func (m *Machine) away(s *sequence, why string, comesBack bool) bool {
 		return false
 	}
 	if m.ControlPlane {
-		m.env.Etcd.Down(m.memberID)
+		m.env.Etcd.Down(m.Name)
 	}
 	m.record("down", why)
 	return true
@@ -297,14 +297,10 @@ func (m *Machine) joinEtcd(s *sequence) bool {
 	case missing && m.env.Faults.WaitGone(s.ctx, fault.EtcdMissing, m.Site()) != nil:
 		return false
 	}
-	if timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.EtcdJoin) != nil {
+	if timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.EtcdJoin) != nil || m.env.Etcd.Join(s.ctx, m.Name) != nil {
 		return false
 	}
-	joined := m.advance(s, func() { m.state.EtcdUp, m.starts.Etcd = true, m.env.Clock.Now() })
-	if joined {
-		m.env.Etcd.Up(m.memberID)
-	}
-	return joined
+	return m.advance(s, func() { m.state.EtcdUp, m.starts.Etcd = true, m.env.Clock.Now() })
 }
 
 // joinLate brings up the etcd member that was ordered to be missing, when it may run, and if the machine is still up. The pods of the
@@ -313,7 +309,7 @@ func (m *Machine) joinLate() {
 	m.mu.Lock()
 	life := m.life
 	m.mu.Unlock()
-	if m.env.Faults.WaitGone(life, fault.EtcdMissing, m.Site()) != nil {
+	if m.env.Faults.WaitGone(life, fault.EtcdMissing, m.Site()) != nil || m.env.Etcd.Join(life, m.Name) != nil {
 		return
 	}
 	m.mu.Lock()
@@ -325,7 +321,6 @@ func (m *Machine) joinLate() {
 	m.mu.Unlock()
 	if up {
 		m.notify()
-		m.env.Etcd.Up(m.memberID)
 	}
 }
 
