@@ -65,6 +65,7 @@ type Cluster struct {
 	faults  *fault.Registry     // Nil orders nothing.
 
 	mu       sync.Mutex
+	machines map[string]*machine
 	members  []*member
 	leader   uint64 // Zero while there is none.
 	term     uint64
@@ -73,11 +74,17 @@ type Cluster struct {
 	wake     chan struct{} // Closed and replaced at each change.
 }
 
+// Where a cluster begins.
+const (
+	beginningTerm  = 2
+	beginningIndex = 1000
+)
+
 // New makes an empty cluster. changed is told the leader's name after each change of membership or leadership.
 func New(name string, clk clock.WithDelayedExecution, timings timing.Timings, changed func(leader string)) *Cluster {
 	return &Cluster{
 		name: name, clock: clk, timings: timings, changed: changed,
-		term: 2, index: 1000, wake: make(chan struct{}),
+		term: beginningTerm, index: beginningIndex, wake: make(chan struct{}), machines: map[string]*machine{},
 	}
 }
 
@@ -146,10 +153,11 @@ func (c *Cluster) Alarms(_ context.Context, name string) ([]Alarm, error) {
 func (c *Cluster) Add(name, address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := &member{Member: Member{ID: memberID(c.name, name), Name: name, Address: address}, up: true, database: newDatabase()}
-	c.members = append(c.members, m)
+	m := &machine{address: address}
+	c.machines[name] = m
+	c.admit(name, m, false)
 	if c.leader == 0 {
-		c.leader = m.ID
+		c.leader = c.members[0].ID
 	}
 }
 
@@ -170,34 +178,18 @@ func memberID(cluster, name string) uint64 {
 }
 
 // Down takes a member away. If it was the leader, or quorum is lost, there is no leader until an election succeeds.
-func (c *Cluster) Down(name string) { _ = c.set(context.Background(), name, false) }
-
-// Join brings a member back, unless its machine goes down meanwhile: that ends the context first.
-func (c *Cluster) Join(ctx context.Context, name string) error {
-	return c.set(ctx, name, true)
-}
-
-func (c *Cluster) set(ctx context.Context, name string, up bool) error {
+func (c *Cluster) Down(name string) {
 	c.mu.Lock()
-	if err := ctx.Err(); err != nil {
-		c.mu.Unlock()
-		return err
+	if m := c.named(name); m != nil {
+		m.up = false
 	}
-	m := c.named(name)
-	if m != nil {
-		m.up = up
+	if m := c.machines[name]; m != nil {
+		m.preparing, m.order = false, nil
 	}
-	if m != nil && c.leader == m.ID && !up || !c.quorum() {
-		c.leader = 0
-	}
-	if c.leader == 0 && c.quorum() {
-		c.elect()
-	}
+	c.settle()
 	leader := c.leaderName()
-	c.signal()
 	c.mu.Unlock()
 	c.changed(leader)
-	return nil
 }
 
 // elect starts an election, which makes earlier ones void. The caller holds the lock.

@@ -134,6 +134,9 @@ func (c *Cluster) remove(by string, id uint64) error {
 	case len(c.members) == 1 || !c.quorumWithout(id):
 		return ErrUnhealthy
 	}
+	if m := c.machines[c.members[i].Name]; m != nil && c.members[i].Name == by {
+		m.data = false // One that leaves deletes its data.
+	}
 	c.members = slices.Delete(c.members, i, i+1)
 	if c.leader == id {
 		c.leader = 0

@@ -17,6 +17,14 @@ type Etcd interface {
 	Join(ctx context.Context, name string) error
 	// Down takes a machine's member away and leaves its data.
 	Down(name string)
+	// Wipe deletes what is on a machine's disk of etcd: its data and the snapshot that was uploaded. Its member is down.
+	Wipe(name string)
+	// Preparing says that a machine's etcd has no data and waits for others to join, or to be bootstrapped.
+	Preparing(name string) bool
+	// Recover keeps a snapshot for the bootstrap that begins with it.
+	Recover(name string, snapshot []byte) error
+	// Bootstrap has a machine whose etcd waits begin a cluster of its own, and returns before that has begun.
+	Bootstrap(name string, fromSnapshot, skipHashCheck bool) error
 	// MemberID is the ID of a machine's member, zero while it has none.
 	MemberID(name string) uint64
 

@@ -33,6 +33,15 @@ func (r Reset) wipes() bool {
 	return r.System && (len(r.Partitions) == 0 || slices.Contains(r.Partitions, constants.StatePartitionLabel))
 }
 
+// wipesEtcd says whether the reset takes the data of etcd away, which is on a volume of its own on some machines.
+func (r Reset) wipesEtcd(volumes []string) bool {
+	label := constants.EphemeralPartitionLabel
+	if slices.Contains(volumes, constants.EtcdDataVolumeID) {
+		label = constants.EtcdDataVolumeID
+	}
+	return r.System && (len(r.Partitions) == 0 || slices.Contains(r.Partitions, label))
+}
+
 // everything says whether the reset takes Talos itself away.
 func (r Reset) everything() bool { return r.System && len(r.Partitions) == 0 }
 
@@ -59,13 +68,29 @@ func (m *Machine) reset(s *sequence, r Reset) {
 			return
 		}
 	}
-	if !m.wait(s, m.env.Timings.Stop) || !m.advance(s, func() { m.disk.wipe(r) }) {
+	if !m.wait(s, m.env.Timings.Stop) || !m.wipe(s, r) {
 		return
 	}
 	m.record("wiped", r.String())
 	if m.away(s, sequenceReset, r.Reboot) {
 		m.boot(s)
 	}
+}
+
+// wipe stops etcd where it has to, and carries out what a reset wipes.
+func (m *Machine) wipe(s *sequence, r Reset) bool {
+	etcd := m.ControlPlane && r.wipesEtcd(m.SystemVolumes)
+	ok := m.advance(s, func() {
+		m.disk.wipe(r)
+		if etcd {
+			m.state.EtcdUp, m.starts.Etcd = false, time.Time{}
+		}
+	})
+	if ok && etcd {
+		m.env.Etcd.Down(m.Name)
+		m.env.Etcd.Wipe(m.Name)
+	}
+	return ok
 }
 
 // leaveForReset leaves etcd, where there is anything to leave.
