@@ -25,7 +25,7 @@ func lease(name string, renewed time.Duration) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &at}}
 }
 
-func node(name string, ready corev1.ConditionStatus) *corev1.Node {
+func nodeOf(name string, ready corev1.ConditionStatus) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
 }
 
@@ -41,7 +41,7 @@ func TestRemoveStale(t *testing.T) {
 	}}
 	clients := fake.NewClientset(
 		lease("scheduler", -time.Second), lease("controller-manager", 10*time.Minute), held,
-		node("gone", corev1.ConditionUnknown), node("back", corev1.ConditionTrue), node("w1", corev1.ConditionUnknown),
+		nodeOf("gone", corev1.ConditionUnknown), nodeOf("back", corev1.ConditionTrue), nodeOf("w1", corev1.ConditionUnknown),
 		attachment("a", "gone"), attachment("b", "w1"), attachment("c", "never-there"),
 	)
 	writer := &connection{clients: clients, guard: func(context.Context) error { return nil }}

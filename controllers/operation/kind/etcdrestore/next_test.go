@@ -195,8 +195,8 @@ func TestNextOfControlPlanes(t *testing.T) {
 	}
 }
 
-// target is a look at a cluster in which all is well.
-func target(changes ...func(*View)) View {
+// looked is a look at a cluster in which all is well.
+func looked(changes ...func(*View)) View {
 	own := View{Target: gate.View{Nodes: map[string]kube.Node{}, Etcd: map[string]gate.EtcdView{}}, Revision: 12, Wanted: 12}
 	members := []talos.EtcdMember{{ID: 1, Started: true}, {ID: 2, Started: true}, {ID: 3, Started: true}}
 	for i, name := range []string{"cp-1", "cp-2", "cp-3", "w-1"} {
@@ -248,28 +248,28 @@ func TestNextOfTheCluster(t *testing.T) {
 			kind.Action{Verdict: kind.Fail, Message: `the machine at at-cp-3 has UUID "x", and control plane c1-cp-3 has "uuid-cp-3"`}},
 		"checked":             {whole("Check", "Checking", succeeded), answers(nil), found},
 		"check failed":        {whole("Check", "Checking", failed("Permanent")), answers(nil), kind.Action{Verdict: kind.Fail, Message: "Checking failed: no"}},
-		"snapshot":            {whole("Snapshot", ""), target(), call("Snapshotting")},
-		"snapshot, one is up": {whole("Snapshot", ""), target(noQuorum, func(own *View) { own.Target.Etcd["c1-cp-2"] = gate.EtcdView{Etcd: talos.Etcd{MemberID: 2, Leader: 2}} }), call("Snapshotting")},
-		"snapshot, no etcd": {whole("Snapshot", ""), target(noQuorum), stands("EtcdHealthy", "the etcd member of c1-cp-1 has no leader: no snapshot of what runs now can be taken. "+
+		"snapshot":            {whole("Snapshot", ""), looked(), call("Snapshotting")},
+		"snapshot, one is up": {whole("Snapshot", ""), looked(noQuorum, func(own *View) { own.Target.Etcd["c1-cp-2"] = gate.EtcdView{Etcd: talos.Etcd{MemberID: 2, Leader: 2}} }), call("Snapshotting")},
+		"snapshot, no etcd": {whole("Snapshot", ""), looked(noQuorum), stands("EtcdHealthy", "the etcd member of c1-cp-1 has no leader: no snapshot of what runs now can be taken. "+
 			"To go on without one, delete this operation and start it with: --no-safety-snapshot")},
 		"snapshot taken":     {whole("Snapshot", "Snapshotting", succeeded), View{}, kind.Action{Verdict: kind.Done}},
 		"snapshot not taken": {whole("Snapshot", "Snapshotting", failed("Permanent")), View{}, kind.Action{Verdict: kind.Fail, Message: "Snapshotting failed: no"}},
-		"clean":              {whole("Clean", ""), target(), call("Cleaning")},
-		"clean, no API":      {whole("Clean", ""), target(func(own *View) { own.Target.NodesTrouble = "no answer" }), stands("TargetReachable", "the Kubernetes API of the cluster cannot be read: no answer")},
-		"clean, one that is not gone yet": {whole("Clean", ""), target(nodeIs("w-9", true)), stands("NodesReady", "Node w-9 came back with the snapshot, and no machine of the cluster is it: "+
+		"clean":              {whole("Clean", ""), looked(), call("Cleaning")},
+		"clean, no API":      {whole("Clean", ""), looked(func(own *View) { own.Target.NodesTrouble = "no answer" }), stands("TargetReachable", "the Kubernetes API of the cluster cannot be read: no answer")},
+		"clean, one that is not gone yet": {whole("Clean", ""), looked(nodeIs("w-9", true)), stands("NodesReady", "Node w-9 came back with the snapshot, and no machine of the cluster is it: "+
 			"waiting until Kubernetes finds that it is not Ready; if it is not to be deleted, bring its machine to the hub")},
-		"clean, one that is gone": {whole("Clean", ""), target(nodeIs("w-9", false)), call("Cleaning")},
-		"clean, a foreigner":      {whole("Clean", ""), target(func(own *View) { own.Target.Nodes["x"] = kube.Node{Name: "x", OSImage: "Windows", Ready: true} }), call("Cleaning")},
+		"clean, one that is gone": {whole("Clean", ""), looked(nodeIs("w-9", false)), call("Cleaning")},
+		"clean, a foreigner":      {whole("Clean", ""), looked(func(own *View) { own.Target.Nodes["x"] = kube.Node{Name: "x", OSImage: "Windows", Ready: true} }), call("Cleaning")},
 		"cleaned":                 {whole("Clean", "Cleaning", succeeded), View{}, found},
 		"cleaning failed":         {whole("Clean", "Cleaning", failed("Permanent")), View{}, kind.Action{Verdict: kind.Fail, Message: "Cleaning failed: no"}},
-		"verify":                  {whole("Verify", ""), target(), kind.Action{Verdict: kind.Done}},
-		"verify, a worker away":   {whole("Verify", ""), target(nodeIs("w-1", false)), kind.Action{Verdict: kind.Done, Message: "not Ready: c1-w-1"}},
-		"verify, etcd":            {whole("Verify", ""), target(noQuorum), waitsIn("Verifying", "the etcd member of c1-cp-1 has no leader")},
-		"verify, no API":          {whole("Verify", ""), target(func(own *View) { own.PodsTrouble = "no answer" }), waitsIn("Verifying", "the Kubernetes API of the cluster cannot be read: no answer")},
-		"verify, no Node":         {whole("Verify", "Verifying"), target(nodeIs("cp-2", false)), waitsIn("Verifying", "Node cp-2 of control plane c1-cp-2 is not Ready")},
-		"verify, no API server":   {whole("Verify", ""), target(func(own *View) { own.Pods[1].Ready = false }), waitsIn("Verifying", "kube-apiserver on cp-2 is not ready")},
-		"verify, another etcd":    {whole("Verify", ""), target(func(own *View) { own.Revision = 3 }), kind.Action{Verdict: kind.Fail, Message: "etcd is at revision 3, and the snapshot holds 12: it has not begun with the snapshot"}},
-		"verify, no facts":        {whole("Verify", ""), target(func(own *View) { own.WantedTrouble = "gone" }), waitsIn("Verifying", "gone")},
+		"verify":                  {whole("Verify", ""), looked(), kind.Action{Verdict: kind.Done}},
+		"verify, a worker away":   {whole("Verify", ""), looked(nodeIs("w-1", false)), kind.Action{Verdict: kind.Done, Message: "not Ready: c1-w-1"}},
+		"verify, etcd":            {whole("Verify", ""), looked(noQuorum), waitsIn("Verifying", "the etcd member of c1-cp-1 has no leader")},
+		"verify, no API":          {whole("Verify", ""), looked(func(own *View) { own.PodsTrouble = "no answer" }), waitsIn("Verifying", "the Kubernetes API of the cluster cannot be read: no answer")},
+		"verify, no Node":         {whole("Verify", "Verifying"), looked(nodeIs("cp-2", false)), waitsIn("Verifying", "Node cp-2 of control plane c1-cp-2 is not Ready")},
+		"verify, no API server":   {whole("Verify", ""), looked(func(own *View) { own.Pods[1].Ready = false }), waitsIn("Verifying", "kube-apiserver on cp-2 is not ready")},
+		"verify, another etcd":    {whole("Verify", ""), looked(func(own *View) { own.Revision = 3 }), kind.Action{Verdict: kind.Fail, Message: "etcd is at revision 3, and the snapshot holds 12: it has not begun with the snapshot"}},
+		"verify, no facts":        {whole("Verify", ""), looked(func(own *View) { own.WantedTrouble = "gone" }), waitsIn("Verifying", "gone")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(New(nil, nil, nil, nil).Next(scope(), row.unit, kind.Observation{Own: row.seen})).To(Equal(row.want))

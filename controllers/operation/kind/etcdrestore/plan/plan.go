@@ -107,15 +107,16 @@ func stages(facts plan.Facts) []plan.Stage {
 		Name: WipeStage, Machines: controlPlanes, Batch: plan.Batch{Parallel: max(len(controlPlanes), 1)}, Disruptive: true, Unsafe: true, MayLose: true,
 		Gates: []string{v1alpha1.MachinesDiscoveredGate},
 	})
+	joining := slices.Clone(controlPlanes)
 	if chosen := Chosen(facts); chosen != "" {
 		list = append(list, plan.Stage{
 			Name: RecoverStage, Machines: []string{chosen}, Batch: plan.Batch{Parallel: 1}, Unsafe: true, MayLose: true, Rewound: true,
 		})
-		controlPlanes = slices.DeleteFunc(controlPlanes, func(name string) bool { return name == chosen })
+		joining = slices.DeleteFunc(joining, func(name string) bool { return name == chosen })
 	}
-	if len(controlPlanes) > 0 {
+	if len(joining) > 0 {
 		list = append(list, plan.Stage{
-			Name: JoinStage, Machines: controlPlanes, Batch: plan.Batch{Parallel: 1}, Unsafe: true, MayLose: true, Rewound: true,
+			Name: JoinStage, Machines: joining, Batch: plan.Batch{Parallel: 1}, Unsafe: true, MayLose: true, Rewound: true,
 		})
 	}
 	if len(workers) > 0 {
