@@ -170,6 +170,9 @@ const (
 	// ClusterStoppedGate refuses to start a cluster that no operation has stopped.
 	ClusterStoppedGate = "ClusterStopped"
 
+	// SnapshotUsableGate refuses to restore a snapshot that is not there, is another cluster's, is not taken yet, or has no hash.
+	SnapshotUsableGate = "SnapshotUsable"
+
 	// SnapshotStorageGate refuses to take a snapshot of etcd where none can be stored.
 	SnapshotStorageGate = "SnapshotStorage"
 

@@ -131,6 +131,27 @@ const (
 	FinishingStep OperationStep = "Finishing"
 )
 
+// Steps of kind etcd-restore.
+const (
+	// PreparingStep waits until a control plane that was wiped is back without an etcd, ready to take one.
+	PreparingStep OperationStep = "Preparing"
+
+	// RecoveringStep sends the snapshot to the one control plane that etcd begins with.
+	RecoveringStep OperationStep = "Recovering"
+
+	// BootstrappingStep has that control plane begin an etcd of the snapshot.
+	BootstrappingStep OperationStep = "Bootstrapping"
+
+	// JoiningStep waits until the etcd member of another control plane has joined and votes.
+	JoiningStep OperationStep = "Joining"
+
+	// AwaitingStep waits a while for a worker that does not answer, and then goes on without it.
+	AwaitingStep OperationStep = "Awaiting"
+
+	// CleaningStep deletes from the target what came back with the snapshot and stands for nothing any more.
+	CleaningStep OperationStep = "Cleaning"
+)
+
 // ErrorClass says what a failed call means for the step.
 // +kubebuilder:validation:Enum=Permanent;Retryable;InProgress;Timeout;Interrupted
 type ErrorClass string

@@ -92,6 +92,7 @@ type fleet struct {
 	kube      *kubefake.Kube
 	snapshots *snapshots
 	vault     *vault
+	stored    *stored
 	addresses map[string]string // By node name.
 
 	// annotations are those of every operation that is created.
@@ -146,7 +147,7 @@ func (l *flakyLease) Get(ctx context.Context, key client.ObjectKey, object clien
 
 // newFleet makes a target "c" with machines "c-<node>", all of them running oldVersion. cp1 leads etcd.
 func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
-	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), snapshots: &snapshots{Script: script.New()}, vault: newVault(), addresses: map[string]string{}}
+	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), snapshots: &snapshots{Script: script.New()}, vault: newVault(), stored: &stored{Script: script.New()}, addresses: map[string]string{}}
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{
 		v1alpha1.TalosKind:      talosupgrade.New(f.talos, f.kube, "factory.example", f.snapshots),
 		v1alpha1.NodeKind:       newNodeExecutor(f.talos, f.kube),
@@ -156,6 +157,7 @@ func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 
 		v1alpha1.KeyRotationKind: newKeyExecutor(f),
 		v1alpha1.CARotationKind:  newRotationExecutor(f),
+		v1alpha1.EtcdRestoreKind: newRestoreExecutor(f),
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}
 	Expect(admin.Create(ctx, namespace)).To(Succeed())

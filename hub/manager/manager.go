@@ -35,6 +35,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/carotation"
 	"ichor.maesh.dev/hub/controllers/operation/kind/config"
+	"ichor.maesh.dev/hub/controllers/operation/kind/etcdrestore"
 	"ichor.maesh.dev/hub/controllers/operation/kind/keyrotation"
 	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
@@ -250,6 +251,9 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 				Snapshots: snapshotsFor(mgr, v1alpha1.SnapshotRotation),
 			}),
 			v1alpha1.CARotationKind: carotation.New(rotationOptions(mgr, reach)),
+			v1alpha1.EtcdRestoreKind: etcdrestore.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotRestore), snapshot.Stored{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Storage: o.Storage, Clock: clock.RealClock{},
+			}),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,

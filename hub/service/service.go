@@ -18,6 +18,7 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	rotationplan "ichor.maesh.dev/hub/controllers/operation/kind/carotation/plan"
 	configplan "ichor.maesh.dev/hub/controllers/operation/kind/config/plan"
+	restoreplan "ichor.maesh.dev/hub/controllers/operation/kind/etcdrestore/plan"
 	keyplan "ichor.maesh.dev/hub/controllers/operation/kind/keyrotation/plan"
 	kubernetesplan "ichor.maesh.dev/hub/controllers/operation/kind/kubernetes/plan"
 	nodeplan "ichor.maesh.dev/hub/controllers/operation/kind/node/plan"
@@ -37,6 +38,7 @@ var planners = map[v1alpha1.OperationKind]plan.Planner{
 
 	v1alpha1.KeyRotationKind: keyplan.Planner{StoresSnapshots: true},
 	v1alpha1.CARotationKind:  rotationplan.Planner{},
+	v1alpha1.EtcdRestoreKind: restoreplan.Planner{StoresSnapshots: true},
 }
 
 // Service acts on the management API as one user.

@@ -58,6 +58,9 @@ type Reader interface {
 
 	// Record reads the hub's record; the zero value means that there is none.
 	Record(ctx context.Context) (Record, error)
+
+	// Revision is the revision of etcd.
+	Revision(ctx context.Context) (int64, error)
 }
 
 // Writer changes a target.
@@ -84,6 +87,9 @@ type Writer interface {
 	// Rewrite has the API server write the objects of a kind again, as they are: the first ones behind the one that is named, as
 	// namespace/name, at most limit. Repeating it is harmless.
 	Rewrite(ctx context.Context, kind, after string, limit int) (Rewritten, error)
+
+	// RemoveStale deletes what came back with an etcd of an earlier time and stands for nothing. Repeating it is harmless.
+	RemoveStale(ctx context.Context, stale Stale) (Removed, error)
 
 	// Annotate asks change what an annotation of a Node is to be, from what it is, and writes that if it is another. Empty means that
 	// there is none.

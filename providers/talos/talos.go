@@ -118,6 +118,14 @@ type Writer interface {
 	// RemoveEtcdMember has a control plane remove the member of another one. A member that is gone already is no error.
 	RemoveEtcdMember(ctx context.Context, address string, id uint64) error
 
+	// RecoverEtcd sends a snapshot of etcd to a control plane that has no etcd yet. Repeating it is harmless until BootstrapEtcd.
+	RecoverEtcd(ctx context.Context, address string, snapshot io.Reader) error
+
+	// BootstrapEtcd has a control plane begin an etcd of the snapshot that was sent to it, and returns when that is accepted. Only a database
+	// that was copied from a disk goes without its hash. It is for one control plane of a cluster, ever: see HasEtcd for when it is called
+	// again.
+	BootstrapEtcd(ctx context.Context, address string, skipHashCheck bool) error
+
 	// Reset wipes a machine and returns when that is accepted. It must not be repeated without a look at the boot ID and the stage.
 	Reset(ctx context.Context, address string, reset Reset) error
 }

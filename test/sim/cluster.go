@@ -211,6 +211,7 @@ func (c *Cluster) makeKubernetes() error {
 	c.memory = kubeapi.NewStore(c.sim.options.Clock)
 	c.memory.Load(objects)
 	c.store = c.memory
+	model.Hold(held{c.memory})
 	if err := c.loadSealed(); err != nil {
 		return err
 	}

@@ -84,6 +84,9 @@ type Scope struct {
 	// ConfirmedStage is the stage that somebody has confirmed: what it waits for of people is done. Empty if there is none.
 	ConfirmedStage string
 
+	// Known are all machines of the target, those too that the hub may not touch.
+	Known []*v1alpha1.TalosMachine
+
 	// Blind lets machines go although the Kubernetes API does not tell of them: somebody has overridden gate TargetReachable.
 	Blind bool
 
@@ -156,6 +159,10 @@ type Step struct {
 
 	// Harmless steps take nothing away: no gate is asked, wherever they stand.
 	Harmless bool
+
+	// Records steps write the record on the target before their call, in stages that are not disruptive as well. They do not go on
+	// without it.
+	Records bool
 
 	// Blind says that what follows the success of the call needs no look: Next and Settle get an empty observation.
 	Blind bool

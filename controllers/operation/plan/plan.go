@@ -102,6 +102,9 @@ type Facts struct {
 
 	// CAPICluster is the Cluster of the same name, nil if there is none.
 	CAPICluster *clusterv1.Cluster
+
+	// Snapshot is the EtcdSnapshot that spec.etcdRestore names, nil if it names none, or none that is there.
+	Snapshot *v1alpha1.EtcdSnapshot
 }
 
 // Approved are the machines of the facts that the hub may touch.
@@ -142,6 +145,8 @@ const (
 	EffectKeyRotation Effect = "KeyRotation"
 	// EffectCARotation replaces certificate authorities: credentials that people keep are of no use any more.
 	EffectCARotation Effect = "CARotation"
+	// EffectRestore puts the whole cluster back to what it was at an earlier time.
+	EffectRestore Effect = "Restore"
 )
 
 // Plan is what an operation would do.
@@ -245,6 +250,14 @@ type Stage struct {
 	// Unsafe stages must not be left half-way by anybody: from their beginning until the next stage that is safe, the target is this
 	// operation's alone, whatever becomes of its lock.
 	Unsafe bool
+
+	// MayLose stages go on without a machine that they have in hand once its TalosMachine is deleted: somebody has said that it is lost.
+	// Other stages fail, for what is under way there may still end.
+	MayLose bool
+
+	// Rewound stages find a target that is, or may be, what it was at an earlier time: what the hub's record there says counts for nothing
+	// until it is written anew.
+	Rewound bool
 }
 
 // Asks says whether a disruptive stage asks a gate.

@@ -145,6 +145,11 @@ func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
 		}
 		return &pb.OperationParameters{Parameters: &pb.OperationParameters_CaRotation{CaRotation: rendered}}
 	}
+	if restore := spec.EtcdRestore; restore != nil {
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_EtcdRestore{EtcdRestore: &pb.EtcdRestoreParameters{
+			SnapshotName: restore.SnapshotName, SafetySnapshot: string(restore.SafetySnapshot), Integrity: string(restore.Integrity),
+		}}}
+	}
 	if spec.Node == nil {
 		return nil
 	}
@@ -198,7 +203,7 @@ func planned(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (pl
 		return 0
 	}
 	for _, machine := range machines {
-		planned += count(machine.Spec.Approval == v1alpha1.Approved && (!machine.Held() || op.Spec.Shutdown != nil))
+		planned += count(machine.Spec.Approval == v1alpha1.Approved && (!machine.Held() || op.Spec.Shutdown != nil || op.Spec.EtcdRestore != nil))
 	}
 	return planned
 }

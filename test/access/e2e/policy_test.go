@@ -78,7 +78,7 @@ func TestStart(t *testing.T) {
 	const forAdmins = "ichor shutdown ca-rotation key-rotation etcd-restore node-shutdown node-reset"
 	parameters := map[string]string{
 		"cni": "cni: {action: Upgrade}", "shutdown": "shutdown: {action: Stop, snapshot: None}", "ca-rotation": "caRotation: {authorities: [Talos]}",
-		"key-rotation": "keyRotation: {keys: [Secretbox]}", "etcd-restore": "etcdRestore: {snapshotName: s}",
+		"key-rotation": "keyRotation: {keys: [Secretbox]}", "etcd-restore": "etcdRestore: {snapshotName: s, safetySnapshot: None}",
 		"node-reboot": "node: {machine: m, action: Reboot}", "node-shutdown": "node: {machine: m, action: Shutdown}",
 		"node-restart-service": "node: {machine: m, action: RestartService, service: kubelet}", "node-etcd-defrag": "node: {machine: m, action: EtcdDefrag}",
 		"node-etcd-forfeit-leadership": "node: {machine: m, action: EtcdForfeitLeadership}", "node-reset": "node: {machine: m, action: Reset}",

@@ -180,7 +180,7 @@ func plans() []Row {
 				g.Expect(planOf(answer).GetEstimatedDuration().AsDuration()).To(gomega.Equal(time.Hour/2 + 5*time.Hour))
 			},
 		},
-	}, otherPlans(), powerPlans(), keyPlans(), planRefusals())
+	}, otherPlans(), powerPlans(), keyPlans(), restorePlans(), planRefusals())
 }
 
 // otherPlans are plans of something else than an upgrade that goes on.

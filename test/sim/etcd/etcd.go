@@ -63,6 +63,7 @@ type Cluster struct {
 	timings timing.Timings
 	changed func(leader string) // Called without the lock after each change.
 	faults  *fault.Registry     // Nil orders nothing.
+	data    Data                // Nil holds nothing.
 
 	mu       sync.Mutex
 	machines map[string]*machine

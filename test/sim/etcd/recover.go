@@ -5,7 +5,6 @@ package etcd
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -100,11 +99,14 @@ func (c *Cluster) found(name string, m *machine) {
 	m.order = nil
 	revision := uint64(beginningIndex)
 	if order.recover {
-		var err error
-		if revision, err = revisionOf(m.upload, order.skipHashCheck); err != nil {
+		at, entries, err := contentOf(m.upload, order.skipHashCheck)
+		if err == nil && c.data != nil {
+			err = c.data.Load(at, entries)
+		}
+		if err != nil {
 			return
 		}
-		m.upload = nil
+		revision, m.upload = uint64(at), nil
 	}
 	c.members, c.leader = nil, 0
 	c.term, c.index = beginningTerm, revision
@@ -124,24 +126,24 @@ func (c *Cluster) admit(name string, m *machine, learner bool) {
 	})
 }
 
-// revisionOf checks a snapshot as etcd does, and returns the revision of its last key.
-func revisionOf(snapshot []byte, skipHashCheck bool) (revision uint64, err error) {
+// contentOf checks a snapshot as etcd does, and returns the revision of its last key and what it holds.
+func contentOf(snapshot []byte, skipHashCheck bool) (revision int64, entries []Entry, err error) {
 	content, err := withoutHash(snapshot, skipHashCheck)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	dir, err := os.MkdirTemp("", "ichor-sim-etcd-")
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	path := filepath.Join(dir, "db")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
 	if err != nil {
-		return 0, fmt.Errorf("open the snapshot: %w", err)
+		return 0, nil, fmt.Errorf("open the snapshot: %w", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	err = db.View(func(tx *bolt.Tx) error {
@@ -149,12 +151,13 @@ func revisionOf(snapshot []byte, skipHashCheck bool) (revision uint64, err error
 		if keys == nil {
 			return errors.New("the snapshot has no keys")
 		}
-		if last, _ := keys.Cursor().Last(); len(last) >= 8 {
-			revision = binary.BigEndian.Uint64(last)
-		}
-		return nil
+		return keys.ForEach(func(key, value []byte) error {
+			entry, err := entryOf(key, value)
+			revision, entries = max(revision, entry.Revision), append(entries, entry)
+			return err
+		})
 	})
-	return revision, err
+	return revision, entries, err
 }
 
 // withoutHash takes the hash away that is behind the database, where there is one.

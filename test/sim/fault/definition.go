@@ -44,6 +44,8 @@ const (
 	EtcdMembersDiffer = "etcd-members-differ"
 	// EtcdNoLeader makes etcd members lose their leader.
 	EtcdNoLeader = "etcd-no-leader"
+	// BootstrapLost makes a control plane forget that it was told to begin an etcd.
+	BootstrapLost = "bootstrap-lost"
 	// EtcdSnapshot spoils a snapshot of etcd on its way.
 	EtcdSnapshot = "etcd-snapshot"
 	// Unreachable disturbs the network on the way to a machine's APIs while the machine itself goes on running.
@@ -252,6 +254,10 @@ var Definitions = []Definition{
 			{Name: ParamMode, Default: "cut", Values: []string{"cut", "short", "corrupt", "slow", "hang"}, Summary: "the stream breaks in the middle, ends there without an error, carries a wrong byte, takes a delay for each message, or stops for ever"},
 			{Name: ParamDelay, Default: "100ms", Summary: "what slow adds to each message"},
 		},
+	},
+	{
+		Name:    BootstrapLost,
+		Summary: "a control plane accepts to begin an etcd with a snapshot, and forgets it",
 	},
 	{
 		Name:     Unreachable,

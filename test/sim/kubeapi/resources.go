@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -134,6 +135,14 @@ var (
 		New: func() Object { return &coordinationv1.Lease{} }, NewList: func() runtime.Object { return &coordinationv1.LeaseList{} },
 		Table: leaseTable,
 	}
+	VolumeAttachments = &Resource{
+		Group: "storage.k8s.io", Version: "v1", Plural: "volumeattachments", Kind: "VolumeAttachment",
+		New: func() Object { return &storagev1.VolumeAttachment{} }, NewList: func() runtime.Object { return &storagev1.VolumeAttachmentList{} },
+		CopyStatus: func(from, to Object) {
+			to.(*storagev1.VolumeAttachment).Status = from.(*storagev1.VolumeAttachment).Status
+		},
+		Table: nameTable,
+	}
 	PodDisruptionBudgets = &Resource{
 		Group: "policy", Version: "v1", Plural: "poddisruptionbudgets", Kind: "PodDisruptionBudget",
 		ShortNames: []string{"pdb"}, Namespaced: true,
@@ -148,7 +157,7 @@ var (
 // resources is the table of all that is served.
 var resources = []*Resource{
 	Namespaces, Nodes, Pods, ConfigMaps, Secrets, ServiceAccounts, Services, Events, Deployments, ReplicaSets, DaemonSets, Leases,
-	PodDisruptionBudgets, ClusterRoles, ClusterRoleBindings,
+	PodDisruptionBudgets, ClusterRoles, ClusterRoleBindings, VolumeAttachments,
 }
 
 // Resources are all kinds that the API serves.

@@ -56,10 +56,13 @@ type Store struct {
 	wake    chan struct{} // Closed and replaced at each write.
 }
 
+// firstVersion is the version of an empty store: an etcd that serves Kubernetes has written some of its own by then.
+const firstVersion = 1000
+
 // NewStore makes an empty store.
 func NewStore(clk clock.PassiveClock) *Store {
 	return &Store{
-		clock: clk, version: 1, objects: map[*Resource]map[string]Object{}, sealed: map[string]secrets.EncryptionKey{}, wake: make(chan struct{}),
+		clock: clk, version: firstVersion, objects: map[*Resource]map[string]Object{}, sealed: map[string]secrets.EncryptionKey{}, wake: make(chan struct{}),
 	}
 }
 
@@ -251,6 +254,27 @@ func (s *Store) Everything() []Object {
 		all = slices.AppendSeq(all, maps.Values(objects))
 	}
 	return all
+}
+
+// Version is the version of the last write.
+func (s *Store) Version() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+// Rewind makes the store what it was at an earlier version. Watches that have seen later ones are Gone.
+func (s *Store) Rewind(version uint64, objects []Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version, s.history, s.objects = version, nil, map[*Resource]map[string]Object{}
+	for _, obj := range objects {
+		if r := resourceOfKind(obj.GetObjectKind().GroupVersionKind()); r != nil {
+			s.keep(change{kind: watch.Added, resource: r, now: obj})
+		}
+	}
+	close(s.wake)
+	s.wake = make(chan struct{})
 }
 
 // Load puts objects of an earlier run back. Their versions start anew, so that watches of that run are Gone.

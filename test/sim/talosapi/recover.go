@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"ichor.maesh.dev/hub/test/sim/etcd"
+	"ichor.maesh.dev/hub/test/sim/fault"
 )
 
 // EtcdRecover takes a snapshot for the bootstrap that is to begin with it.
@@ -45,6 +46,11 @@ func (machineService) Bootstrap(ctx context.Context, req *machineapi.BootstrapRe
 	n, err := etcdNode(ctx, "bootstrap")
 	if err != nil {
 		return nil, err
+	}
+	if n.Etcd().Preparing(n.Name) {
+		if _, lost := n.cluster.Faults.Fire(fault.BootstrapLost, n.Site()); lost {
+			return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
+		}
 	}
 	switch err := n.Etcd().Bootstrap(n.Name, req.GetRecoverEtcd(), req.GetRecoverSkipHashCheck()); {
 	case errors.Is(err, etcd.ErrHasData):
