@@ -19,7 +19,7 @@ import (
 func Rows() []Row {
 	return slices.Concat(
 		orders(), plans(), configs(), creates(), keys(), rights(), nodes(), idle(), bounds(), steers(), machines(), imports(), forgets(),
-		kubernetes(), lists(), gets(), watches(),
+		kubernetes(), lists(), gets(), watches(), exports(),
 	)
 }
 
