@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/targets"
@@ -172,4 +173,35 @@ func TestItRenders(t *testing.T) {
 		g.Expect(object.Object).NotTo(HaveKey("status"))
 	}
 	g.Expect(names).To(ConsistOf("Cluster team-a/prod-1", "TalosCluster team-a/prod-1", "TalosMachine team-a/prod-1-cp-1", "TalosMachine team-a/prod-1-worker-1"))
+}
+
+// What the examples let Argo CD hold is what an export has.
+func TestTheExampleOfArgoCDHoldsWhatIsExported(t *testing.T) {
+	g := NewWithT(t)
+	content, err := os.ReadFile("../../examples/gitops/argocd/project.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	var project struct {
+		Spec struct {
+			ClusterResourceWhitelist   []any
+			NamespaceResourceWhitelist []struct{ Group, Kind string }
+		}
+	}
+	g.Expect(yaml.Unmarshal(content, &project)).To(Succeed())
+	g.Expect(project.Spec.ClusterResourceWhitelist).To(BeEmpty())
+	var allowed []string
+	for _, kind := range project.Spec.NamespaceResourceWhitelist {
+		allowed = append(allowed, kind.Kind+"."+kind.Group)
+	}
+	exported := map[string]bool{}
+	for path, content := range files(t, prod()) {
+		if strings.HasSuffix(path, gitops.KustomizationFile) {
+			continue
+		}
+		objects, err := kustomize.Read(content)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, object := range objects {
+			exported[object.GroupVersionKind().GroupKind().String()] = true
+		}
+	}
+	g.Expect(allowed).To(ConsistOf(slices.Sorted(maps.Keys(exported))))
 }

@@ -58,6 +58,21 @@ var _ = Describe("a cluster in Git", Ordered, func() {
 		Expect(tree(repository)).To(Equal(before), "what tools put on objects is none of Git's")
 	}, SpecTimeout(time.Minute))
 
+	It("takes no more rights than the example gives", func(ctx SpecContext) {
+		kubectl(ctx, w.Kubeconfig(), "create", "namespace", "flux-system")
+		kubectl(ctx, w.Kubeconfig(), "apply", "-f", "../../examples/gitops/flux/rbac.yaml")
+		const account = "--as=system:serviceaccount:flux-system:fleet"
+		kubectl(ctx, w.Kubeconfig(), "apply", "-k", dir, "--server-side", "--field-manager=kustomize-controller", account)
+		for _, forbidden := range [][]string{
+			{"create", "talosoperations"}, {"start", "talosoperations/talos"}, {"delete", "talosclusters"}, {"delete", "clusters.cluster.x-k8s.io"}, {"get", "secrets"},
+		} {
+			cmd := kubectlCommand(ctx, w.Kubeconfig(), append([]string{"auth", "can-i", account}, forbidden...)...)
+			out, err := cmd.CombinedOutput()
+			Expect(err).To(HaveOccurred(), string(out))
+			Expect(string(out)).To(HaveSuffix("no\n"))
+		}
+	}, SpecTimeout(time.Minute))
+
 	It("is upgraded by a commit, and the operation that brings it about", func(ctx SpecContext) {
 		file := filepath.Join(dir, "taloscluster.yaml")
 		edit(file, func(content string) string {
