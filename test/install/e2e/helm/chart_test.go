@@ -83,9 +83,15 @@ func plain(object *unstructured.Unstructured) map[string]any {
 	for _, key := range []string{"helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "app.kubernetes.io/version"} {
 		delete(labels, key)
 	}
+	if len(labels) == 0 {
+		labels = nil
+	}
 	object.SetLabels(labels)
 	annotations := object.GetAnnotations()
 	delete(annotations, "helm.sh/resource-policy")
+	if len(annotations) == 0 {
+		annotations = nil
+	}
 	object.SetAnnotations(annotations)
 	return object.Object
 }
