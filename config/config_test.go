@@ -358,6 +358,23 @@ func TestTheCertificateIsForTheService(t *testing.T) {
 	t.Fatal("there is no Certificate")
 }
 
+// kubectl applies in the order of the manifests: what something is in, or needs, comes before it.
+func TestTheOrderIsThatOfNeed(t *testing.T) {
+	g := NewWithT(t)
+	at := map[string]int{}
+	for i, object := range render(t, "default") {
+		if _, seen := at[object.GetKind()]; !seen {
+			at[object.GetKind()] = i
+		}
+		if object.GetNamespace() != "" {
+			g.Expect(at).To(HaveKey("Namespace"), object.GetName())
+		}
+	}
+	for _, before := range []string{"CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRoleBinding", "RoleBinding"} {
+		g.Expect(at[before]).To(BeNumerically("<", at["Deployment"]), before)
+	}
+}
+
 func TestTheProviderIsLabelled(t *testing.T) {
 	g := NewWithT(t)
 	namespaces := 0
