@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/cluster"
@@ -68,7 +67,8 @@ const DefaultImageFactory = "factory.talos.dev"
 
 // Options are what a manager needs to know beyond how to reach the management API.
 type Options struct {
-	// MetricsBindAddress, HealthBindAddress and PprofBindAddress are addresses to listen on; "0" listens on none.
+	// MetricsBindAddress, HealthBindAddress and PprofBindAddress are addresses to listen on; "0" listens on none. Metrics on another address
+	// than a loopback one are served by HTTPS, to whom the management API lets get /metrics.
 	MetricsBindAddress string
 	HealthBindAddress  string
 	PprofBindAddress   string
@@ -159,7 +159,7 @@ func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 		Cache:                   cacheOptions(),
 		NewClient:               newClient,
 		Client:                  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
-		Metrics:                 metricsserver.Options{BindAddress: o.MetricsBindAddress},
+		Metrics:                 metricsOptions(o),
 		HealthProbeBindAddress:  o.HealthBindAddress,
 		PprofBindAddress:        o.PprofBindAddress,
 		GracefulShutdownTimeout: ptr.To(shutdownTimeout),

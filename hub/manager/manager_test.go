@@ -42,6 +42,22 @@ func TestCacheKeepsWhatBelongsToClusters(t *testing.T) {
 	g.Expect(seen).To(Equal(2))
 }
 
+// Metrics leave this machine encrypted, and for those alone who may get them.
+func TestMetricsAreForWhoMayGetThem(t *testing.T) {
+	for address, open := range map[string]bool{
+		"0": true, "127.0.0.1:8080": true, "[::1]:8080": true, "localhost:8080": true,
+		":9443": false, "0.0.0.0:9443": false, "[::]:9443": false, "192.0.2.1:9443": false, "hub.example:9443": false,
+	} {
+		t.Run(address, func(t *testing.T) {
+			g := NewWithT(t)
+			options := metricsOptions(Options{MetricsBindAddress: address})
+			g.Expect(options.BindAddress).To(Equal(address))
+			g.Expect(options.SecureServing).NotTo(Equal(open))
+			g.Expect(options.FilterProvider == nil).To(Equal(open))
+		})
+	}
+}
+
 // A replica is ready when it has read the fleet and the audit: it would answer neither before.
 func TestReadinessWaitsForAllThatIsRead(t *testing.T) {
 	g := NewWithT(t)

@@ -194,6 +194,10 @@ func (c clusters) DiffConfig(_ context.Context, r *connect.Request[pb.DiffConfig
 	return reply[pb.DiffConfigRequest, pb.DiffConfigResponse](c.fakeHub, r)
 }
 
+func (c clusters) ExportCluster(_ context.Context, r *connect.Request[pb.ExportClusterRequest]) (*connect.Response[pb.ExportClusterResponse], error) {
+	return reply[pb.ExportClusterRequest, pb.ExportClusterResponse](c.fakeHub, r)
+}
+
 func (c clusters) ListMachines(_ context.Context, r *connect.Request[pb.ListMachinesRequest]) (*connect.Response[pb.ListMachinesResponse], error) {
 	return reply[pb.ListMachinesRequest, pb.ListMachinesResponse](c.fakeHub, r)
 }

@@ -62,6 +62,9 @@ const (
 	// ClusterServiceDiffConfigProcedure is the fully-qualified name of the ClusterService's DiffConfig
 	// RPC.
 	ClusterServiceDiffConfigProcedure = "/ichor.v1alpha1.ClusterService/DiffConfig"
+	// ClusterServiceExportClusterProcedure is the fully-qualified name of the ClusterService's
+	// ExportCluster RPC.
+	ClusterServiceExportClusterProcedure = "/ichor.v1alpha1.ClusterService/ExportCluster"
 	// ClusterServiceWatchClustersProcedure is the fully-qualified name of the ClusterService's
 	// WatchClusters RPC.
 	ClusterServiceWatchClustersProcedure = "/ichor.v1alpha1.ClusterService/WatchClusters"
@@ -88,6 +91,8 @@ type ClusterServiceClient interface {
 	ApproveMachine(context.Context, *connect.Request[v1alpha1.ApproveMachineRequest]) (*connect.Response[v1alpha1.ApproveMachineResponse], error)
 	// DiffConfig compares the machine config that each machine has with the one that the spec of its cluster asks for.
 	DiffConfig(context.Context, *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error)
+	// ExportCluster writes a cluster down as files for Git: what it shall be, and nothing of what it is or of what is being done to it.
+	ExportCluster(context.Context, *connect.Request[v1alpha1.ExportClusterRequest]) (*connect.Response[v1alpha1.ExportClusterResponse], error)
 	// WatchClusters sends the clusters that there are, then every change. It goes on after resume_token without a gap.
 	WatchClusters(context.Context, *connect.Request[v1alpha1.WatchClustersRequest]) (*connect.ServerStreamForClient[v1alpha1.WatchClustersResponse], error)
 }
@@ -161,6 +166,13 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		exportCluster: connect.NewClient[v1alpha1.ExportClusterRequest, v1alpha1.ExportClusterResponse](
+			httpClient,
+			baseURL+ClusterServiceExportClusterProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ExportCluster")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		watchClusters: connect.NewClient[v1alpha1.WatchClustersRequest, v1alpha1.WatchClustersResponse](
 			httpClient,
 			baseURL+ClusterServiceWatchClustersProcedure,
@@ -182,6 +194,7 @@ type clusterServiceClient struct {
 	holdMachine    *connect.Client[v1alpha1.HoldMachineRequest, v1alpha1.HoldMachineResponse]
 	approveMachine *connect.Client[v1alpha1.ApproveMachineRequest, v1alpha1.ApproveMachineResponse]
 	diffConfig     *connect.Client[v1alpha1.DiffConfigRequest, v1alpha1.DiffConfigResponse]
+	exportCluster  *connect.Client[v1alpha1.ExportClusterRequest, v1alpha1.ExportClusterResponse]
 	watchClusters  *connect.Client[v1alpha1.WatchClustersRequest, v1alpha1.WatchClustersResponse]
 }
 
@@ -230,6 +243,11 @@ func (c *clusterServiceClient) DiffConfig(ctx context.Context, req *connect.Requ
 	return c.diffConfig.CallUnary(ctx, req)
 }
 
+// ExportCluster calls ichor.v1alpha1.ClusterService.ExportCluster.
+func (c *clusterServiceClient) ExportCluster(ctx context.Context, req *connect.Request[v1alpha1.ExportClusterRequest]) (*connect.Response[v1alpha1.ExportClusterResponse], error) {
+	return c.exportCluster.CallUnary(ctx, req)
+}
+
 // WatchClusters calls ichor.v1alpha1.ClusterService.WatchClusters.
 func (c *clusterServiceClient) WatchClusters(ctx context.Context, req *connect.Request[v1alpha1.WatchClustersRequest]) (*connect.ServerStreamForClient[v1alpha1.WatchClustersResponse], error) {
 	return c.watchClusters.CallServerStream(ctx, req)
@@ -256,6 +274,8 @@ type ClusterServiceHandler interface {
 	ApproveMachine(context.Context, *connect.Request[v1alpha1.ApproveMachineRequest]) (*connect.Response[v1alpha1.ApproveMachineResponse], error)
 	// DiffConfig compares the machine config that each machine has with the one that the spec of its cluster asks for.
 	DiffConfig(context.Context, *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error)
+	// ExportCluster writes a cluster down as files for Git: what it shall be, and nothing of what it is or of what is being done to it.
+	ExportCluster(context.Context, *connect.Request[v1alpha1.ExportClusterRequest]) (*connect.Response[v1alpha1.ExportClusterResponse], error)
 	// WatchClusters sends the clusters that there are, then every change. It goes on after resume_token without a gap.
 	WatchClusters(context.Context, *connect.Request[v1alpha1.WatchClustersRequest], *connect.ServerStream[v1alpha1.WatchClustersResponse]) error
 }
@@ -325,6 +345,13 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterServiceExportClusterHandler := connect.NewUnaryHandler(
+		ClusterServiceExportClusterProcedure,
+		svc.ExportCluster,
+		connect.WithSchema(clusterServiceMethods.ByName("ExportCluster")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	clusterServiceWatchClustersHandler := connect.NewServerStreamHandler(
 		ClusterServiceWatchClustersProcedure,
 		svc.WatchClusters,
@@ -352,6 +379,8 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceApproveMachineHandler.ServeHTTP(w, r)
 		case ClusterServiceDiffConfigProcedure:
 			clusterServiceDiffConfigHandler.ServeHTTP(w, r)
+		case ClusterServiceExportClusterProcedure:
+			clusterServiceExportClusterHandler.ServeHTTP(w, r)
 		case ClusterServiceWatchClustersProcedure:
 			clusterServiceWatchClustersHandler.ServeHTTP(w, r)
 		default:
@@ -397,6 +426,10 @@ func (UnimplementedClusterServiceHandler) ApproveMachine(context.Context, *conne
 
 func (UnimplementedClusterServiceHandler) DiffConfig(context.Context, *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.DiffConfig is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) ExportCluster(context.Context, *connect.Request[v1alpha1.ExportClusterRequest]) (*connect.Response[v1alpha1.ExportClusterResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.ExportCluster is not implemented"))
 }
 
 func (UnimplementedClusterServiceHandler) WatchClusters(context.Context, *connect.Request[v1alpha1.WatchClustersRequest], *connect.ServerStream[v1alpha1.WatchClustersResponse]) error {
