@@ -48,7 +48,7 @@ export function operationMark(phase: OperationPhase, attention: Attention): Mark
 }
 
 /** conditions of which True is nothing to celebrate: they are there to be False. */
-const inverted = new Set(['Paused', 'TargetSuperseded', 'Deleting']);
+const inverted = new Set(['Paused', 'TargetSuperseded', 'Deleting', 'BundleBackupStale', 'TurningBack']);
 
 /** neutral conditions are neither good nor bad. */
 const neutral = new Set(['Progressing', 'LockHeld', 'Succeeded', 'Removed']);
