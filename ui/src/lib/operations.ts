@@ -142,16 +142,16 @@ export function hasPasses({ kind }: Pick<Operation, 'kind'>): boolean {
 /** Awaited is what people are asked for, among the texts of the page. */
 export type Awaited = 'talos' | 'kubernetes' | 'tokens' | 'other';
 
-const awaited: Record<string, Awaited> = {
-  TalosAwaitingCredentials: 'talos',
-  KubernetesAwaitingCredentials: 'kubernetes',
-  RefreshTokens: 'tokens',
-  BackRefreshTokens: 'tokens',
-};
+const awaited: ReadonlyMap<string, Awaited> = new Map([
+  ['TalosAwaitingCredentials', 'talos'],
+  ['KubernetesAwaitingCredentials', 'kubernetes'],
+  ['RefreshTokens', 'tokens'],
+  ['BackRefreshTokens', 'tokens'],
+]);
 
 /** awaitedOf is what an operation asks people for; undefined if it asks for nothing. A hub that is newer than the page may ask for something else. */
 export function awaitedOf({ awaits }: Pick<Operation, 'awaits'>): Awaited | undefined {
-  return awaits === '' ? undefined : (awaited[awaits] ?? 'other');
+  return awaits === '' ? undefined : (awaited.get(awaits) ?? 'other');
 }
 
 /** rewritten is how many objects an operation has written again so far, while it does. */
