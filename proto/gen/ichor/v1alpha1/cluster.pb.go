@@ -1998,6 +1998,159 @@ func (x *ConfigDiff) GetTrouble() string {
 	return ""
 }
 
+// ExportClusterRequest asks for the files of one cluster.
+type ExportClusterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       *Reference             `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportClusterRequest) Reset() {
+	*x = ExportClusterRequest{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportClusterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportClusterRequest) ProtoMessage() {}
+
+func (x *ExportClusterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportClusterRequest.ProtoReflect.Descriptor instead.
+func (*ExportClusterRequest) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ExportClusterRequest) GetCluster() *Reference {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+// ExportClusterResponse are the files of a cluster. The same cluster gives the same files.
+type ExportClusterResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Files []*ExportedFile        `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	// remarks say what was left out that somebody might look for.
+	Remarks       []string `protobuf:"bytes,2,rep,name=remarks,proto3" json:"remarks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportClusterResponse) Reset() {
+	*x = ExportClusterResponse{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportClusterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportClusterResponse) ProtoMessage() {}
+
+func (x *ExportClusterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportClusterResponse.ProtoReflect.Descriptor instead.
+func (*ExportClusterResponse) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ExportClusterResponse) GetFiles() []*ExportedFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *ExportClusterResponse) GetRemarks() []string {
+	if x != nil {
+		return x.Remarks
+	}
+	return nil
+}
+
+// ExportedFile is one file.
+type ExportedFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// path is where it belongs, below the directory that is exported to, with slashes: NAMESPACE/CLUSTER/taloscluster.yaml.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Content       string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportedFile) Reset() {
+	*x = ExportedFile{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportedFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportedFile) ProtoMessage() {}
+
+func (x *ExportedFile) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportedFile.ProtoReflect.Descriptor instead.
+func (*ExportedFile) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ExportedFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ExportedFile) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
 type WatchClustersRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Filter      *ClusterFilter         `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
@@ -2010,7 +2163,7 @@ type WatchClustersRequest struct {
 
 func (x *WatchClustersRequest) Reset() {
 	*x = WatchClustersRequest{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2175,7 @@ func (x *WatchClustersRequest) String() string {
 func (*WatchClustersRequest) ProtoMessage() {}
 
 func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2188,7 @@ func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersRequest.ProtoReflect.Descriptor instead.
 func (*WatchClustersRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{26}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchClustersRequest) GetFilter() *ClusterFilter {
@@ -2078,7 +2231,7 @@ type WatchClustersResponse struct {
 
 func (x *WatchClustersResponse) Reset() {
 	*x = WatchClustersResponse{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2243,7 @@ func (x *WatchClustersResponse) String() string {
 func (*WatchClustersResponse) ProtoMessage() {}
 
 func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2256,7 @@ func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersResponse.ProtoReflect.Descriptor instead.
 func (*WatchClustersResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{27}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchClustersResponse) GetEvent() isWatchClustersResponse_Event {
@@ -2410,7 +2563,15 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\x06effect\x18\x04 \x01(\tR\x06effect\x12\x12\n" +
 	"\x04diff\x18\x05 \x01(\tR\x04diff\x12\x18\n" +
 	"\apending\x18\x06 \x01(\tR\apending\x12\x18\n" +
-	"\atrouble\x18\a \x01(\tR\atrouble\"\x8c\x01\n" +
+	"\atrouble\x18\a \x01(\tR\atrouble\"K\n" +
+	"\x14ExportClusterRequest\x123\n" +
+	"\acluster\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\acluster\"e\n" +
+	"\x15ExportClusterResponse\x122\n" +
+	"\x05files\x18\x01 \x03(\v2\x1c.ichor.v1alpha1.ExportedFileR\x05files\x12\x18\n" +
+	"\aremarks\x18\x02 \x03(\tR\aremarks\"<\n" +
+	"\fExportedFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"\x8c\x01\n" +
 	"\x14WatchClustersRequest\x125\n" +
 	"\x06filter\x18\x01 \x01(\v2\x1d.ichor.v1alpha1.ClusterFilterR\x06filter\x12!\n" +
 	"\fresume_token\x18\x02 \x01(\tR\vresumeToken\x12\x1a\n" +
@@ -2428,7 +2589,7 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\vClusterMode\x12\x1c\n" +
 	"\x18CLUSTER_MODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CLUSTER_MODE_IMPORTED\x10\x01\x12\x18\n" +
-	"\x14CLUSTER_MODE_ADOPTED\x10\x022\xb9\a\n" +
+	"\x14CLUSTER_MODE_ADOPTED\x10\x022\x9c\b\n" +
 	"\x0eClusterService\x12^\n" +
 	"\fListClusters\x12#.ichor.v1alpha1.ListClustersRequest\x1a$.ichor.v1alpha1.ListClustersResponse\"\x03\x90\x02\x01\x12X\n" +
 	"\n" +
@@ -2440,7 +2601,8 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\vHoldMachine\x12\".ichor.v1alpha1.HoldMachineRequest\x1a#.ichor.v1alpha1.HoldMachineResponse\x12_\n" +
 	"\x0eApproveMachine\x12%.ichor.v1alpha1.ApproveMachineRequest\x1a&.ichor.v1alpha1.ApproveMachineResponse\x12X\n" +
 	"\n" +
-	"DiffConfig\x12!.ichor.v1alpha1.DiffConfigRequest\x1a\".ichor.v1alpha1.DiffConfigResponse\"\x03\x90\x02\x01\x12c\n" +
+	"DiffConfig\x12!.ichor.v1alpha1.DiffConfigRequest\x1a\".ichor.v1alpha1.DiffConfigResponse\"\x03\x90\x02\x01\x12a\n" +
+	"\rExportCluster\x12$.ichor.v1alpha1.ExportClusterRequest\x1a%.ichor.v1alpha1.ExportClusterResponse\"\x03\x90\x02\x01\x12c\n" +
 	"\rWatchClusters\x12$.ichor.v1alpha1.WatchClustersRequest\x1a%.ichor.v1alpha1.WatchClustersResponse\"\x03\x90\x02\x010\x01B<Z:ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1;ichorv1alpha1b\x06proto3"
 
 var (
@@ -2456,7 +2618,7 @@ func file_ichor_v1alpha1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_ichor_v1alpha1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ichor_v1alpha1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_ichor_v1alpha1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_ichor_v1alpha1_cluster_proto_goTypes = []any{
 	(ClusterMode)(0),               // 0: ichor.v1alpha1.ClusterMode
 	(*Cluster)(nil),                // 1: ichor.v1alpha1.Cluster
@@ -2485,112 +2647,119 @@ var file_ichor_v1alpha1_cluster_proto_goTypes = []any{
 	(*DiffConfigRequest)(nil),      // 24: ichor.v1alpha1.DiffConfigRequest
 	(*DiffConfigResponse)(nil),     // 25: ichor.v1alpha1.DiffConfigResponse
 	(*ConfigDiff)(nil),             // 26: ichor.v1alpha1.ConfigDiff
-	(*WatchClustersRequest)(nil),   // 27: ichor.v1alpha1.WatchClustersRequest
-	(*WatchClustersResponse)(nil),  // 28: ichor.v1alpha1.WatchClustersResponse
-	nil,                            // 29: ichor.v1alpha1.Cluster.LabelsEntry
-	nil,                            // 30: ichor.v1alpha1.Machine.LabelsEntry
-	nil,                            // 31: ichor.v1alpha1.ImportClusterRequest.LabelsEntry
-	(*Reference)(nil),              // 32: ichor.v1alpha1.Reference
-	(Attention)(0),                 // 33: ichor.v1alpha1.Attention
-	(*OperationTarget)(nil),        // 34: ichor.v1alpha1.OperationTarget
-	(*Condition)(nil),              // 35: ichor.v1alpha1.Condition
-	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
-	(OperationKind)(0),             // 37: ichor.v1alpha1.OperationKind
-	(OperationPhase)(0),            // 38: ichor.v1alpha1.OperationPhase
-	(MachineRole)(0),               // 39: ichor.v1alpha1.MachineRole
-	(*Page)(nil),                   // 40: ichor.v1alpha1.Page
-	(*Failure)(nil),                // 41: ichor.v1alpha1.Failure
-	(*Synced)(nil),                 // 42: ichor.v1alpha1.Synced
-	(*Reset)(nil),                  // 43: ichor.v1alpha1.Reset
-	(*Heartbeat)(nil),              // 44: ichor.v1alpha1.Heartbeat
+	(*ExportClusterRequest)(nil),   // 27: ichor.v1alpha1.ExportClusterRequest
+	(*ExportClusterResponse)(nil),  // 28: ichor.v1alpha1.ExportClusterResponse
+	(*ExportedFile)(nil),           // 29: ichor.v1alpha1.ExportedFile
+	(*WatchClustersRequest)(nil),   // 30: ichor.v1alpha1.WatchClustersRequest
+	(*WatchClustersResponse)(nil),  // 31: ichor.v1alpha1.WatchClustersResponse
+	nil,                            // 32: ichor.v1alpha1.Cluster.LabelsEntry
+	nil,                            // 33: ichor.v1alpha1.Machine.LabelsEntry
+	nil,                            // 34: ichor.v1alpha1.ImportClusterRequest.LabelsEntry
+	(*Reference)(nil),              // 35: ichor.v1alpha1.Reference
+	(Attention)(0),                 // 36: ichor.v1alpha1.Attention
+	(*OperationTarget)(nil),        // 37: ichor.v1alpha1.OperationTarget
+	(*Condition)(nil),              // 38: ichor.v1alpha1.Condition
+	(*timestamppb.Timestamp)(nil),  // 39: google.protobuf.Timestamp
+	(OperationKind)(0),             // 40: ichor.v1alpha1.OperationKind
+	(OperationPhase)(0),            // 41: ichor.v1alpha1.OperationPhase
+	(MachineRole)(0),               // 42: ichor.v1alpha1.MachineRole
+	(*Page)(nil),                   // 43: ichor.v1alpha1.Page
+	(*Failure)(nil),                // 44: ichor.v1alpha1.Failure
+	(*Synced)(nil),                 // 45: ichor.v1alpha1.Synced
+	(*Reset)(nil),                  // 46: ichor.v1alpha1.Reset
+	(*Heartbeat)(nil),              // 47: ichor.v1alpha1.Heartbeat
 }
 var file_ichor_v1alpha1_cluster_proto_depIdxs = []int32{
-	32, // 0: ichor.v1alpha1.Cluster.ref:type_name -> ichor.v1alpha1.Reference
-	29, // 1: ichor.v1alpha1.Cluster.labels:type_name -> ichor.v1alpha1.Cluster.LabelsEntry
+	35, // 0: ichor.v1alpha1.Cluster.ref:type_name -> ichor.v1alpha1.Reference
+	32, // 1: ichor.v1alpha1.Cluster.labels:type_name -> ichor.v1alpha1.Cluster.LabelsEntry
 	0,  // 2: ichor.v1alpha1.Cluster.mode:type_name -> ichor.v1alpha1.ClusterMode
-	33, // 3: ichor.v1alpha1.Cluster.attention:type_name -> ichor.v1alpha1.Attention
-	34, // 4: ichor.v1alpha1.Cluster.desired:type_name -> ichor.v1alpha1.OperationTarget
+	36, // 3: ichor.v1alpha1.Cluster.attention:type_name -> ichor.v1alpha1.Attention
+	37, // 4: ichor.v1alpha1.Cluster.desired:type_name -> ichor.v1alpha1.OperationTarget
 	2,  // 5: ichor.v1alpha1.Cluster.talos_versions:type_name -> ichor.v1alpha1.VersionRange
 	2,  // 6: ichor.v1alpha1.Cluster.kubernetes_versions:type_name -> ichor.v1alpha1.VersionRange
-	35, // 7: ichor.v1alpha1.Cluster.conditions:type_name -> ichor.v1alpha1.Condition
+	38, // 7: ichor.v1alpha1.Cluster.conditions:type_name -> ichor.v1alpha1.Condition
 	3,  // 8: ichor.v1alpha1.Cluster.lock:type_name -> ichor.v1alpha1.LockHolder
 	4,  // 9: ichor.v1alpha1.Cluster.operations:type_name -> ichor.v1alpha1.OperationSummary
 	5,  // 10: ichor.v1alpha1.Cluster.drift:type_name -> ichor.v1alpha1.Drift
-	36, // 11: ichor.v1alpha1.Cluster.create_time:type_name -> google.protobuf.Timestamp
-	32, // 12: ichor.v1alpha1.LockHolder.operation:type_name -> ichor.v1alpha1.Reference
-	36, // 13: ichor.v1alpha1.LockHolder.since:type_name -> google.protobuf.Timestamp
-	32, // 14: ichor.v1alpha1.OperationSummary.ref:type_name -> ichor.v1alpha1.Reference
-	37, // 15: ichor.v1alpha1.OperationSummary.kind:type_name -> ichor.v1alpha1.OperationKind
-	38, // 16: ichor.v1alpha1.OperationSummary.phase:type_name -> ichor.v1alpha1.OperationPhase
-	36, // 17: ichor.v1alpha1.OperationSummary.start_time:type_name -> google.protobuf.Timestamp
-	33, // 18: ichor.v1alpha1.OperationSummary.attention:type_name -> ichor.v1alpha1.Attention
-	32, // 19: ichor.v1alpha1.Machine.ref:type_name -> ichor.v1alpha1.Reference
-	32, // 20: ichor.v1alpha1.Machine.cluster:type_name -> ichor.v1alpha1.Reference
-	39, // 21: ichor.v1alpha1.Machine.role:type_name -> ichor.v1alpha1.MachineRole
-	35, // 22: ichor.v1alpha1.Machine.conditions:type_name -> ichor.v1alpha1.Condition
-	32, // 23: ichor.v1alpha1.Machine.operation:type_name -> ichor.v1alpha1.Reference
-	36, // 24: ichor.v1alpha1.Machine.create_time:type_name -> google.protobuf.Timestamp
-	33, // 25: ichor.v1alpha1.Machine.attention:type_name -> ichor.v1alpha1.Attention
-	30, // 26: ichor.v1alpha1.Machine.labels:type_name -> ichor.v1alpha1.Machine.LabelsEntry
-	33, // 27: ichor.v1alpha1.ClusterFilter.min_attention:type_name -> ichor.v1alpha1.Attention
-	32, // 28: ichor.v1alpha1.ClusterFilter.names:type_name -> ichor.v1alpha1.Reference
+	39, // 11: ichor.v1alpha1.Cluster.create_time:type_name -> google.protobuf.Timestamp
+	35, // 12: ichor.v1alpha1.LockHolder.operation:type_name -> ichor.v1alpha1.Reference
+	39, // 13: ichor.v1alpha1.LockHolder.since:type_name -> google.protobuf.Timestamp
+	35, // 14: ichor.v1alpha1.OperationSummary.ref:type_name -> ichor.v1alpha1.Reference
+	40, // 15: ichor.v1alpha1.OperationSummary.kind:type_name -> ichor.v1alpha1.OperationKind
+	41, // 16: ichor.v1alpha1.OperationSummary.phase:type_name -> ichor.v1alpha1.OperationPhase
+	39, // 17: ichor.v1alpha1.OperationSummary.start_time:type_name -> google.protobuf.Timestamp
+	36, // 18: ichor.v1alpha1.OperationSummary.attention:type_name -> ichor.v1alpha1.Attention
+	35, // 19: ichor.v1alpha1.Machine.ref:type_name -> ichor.v1alpha1.Reference
+	35, // 20: ichor.v1alpha1.Machine.cluster:type_name -> ichor.v1alpha1.Reference
+	42, // 21: ichor.v1alpha1.Machine.role:type_name -> ichor.v1alpha1.MachineRole
+	38, // 22: ichor.v1alpha1.Machine.conditions:type_name -> ichor.v1alpha1.Condition
+	35, // 23: ichor.v1alpha1.Machine.operation:type_name -> ichor.v1alpha1.Reference
+	39, // 24: ichor.v1alpha1.Machine.create_time:type_name -> google.protobuf.Timestamp
+	36, // 25: ichor.v1alpha1.Machine.attention:type_name -> ichor.v1alpha1.Attention
+	33, // 26: ichor.v1alpha1.Machine.labels:type_name -> ichor.v1alpha1.Machine.LabelsEntry
+	36, // 27: ichor.v1alpha1.ClusterFilter.min_attention:type_name -> ichor.v1alpha1.Attention
+	35, // 28: ichor.v1alpha1.ClusterFilter.names:type_name -> ichor.v1alpha1.Reference
 	7,  // 29: ichor.v1alpha1.ListClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
-	40, // 30: ichor.v1alpha1.ListClustersRequest.page:type_name -> ichor.v1alpha1.Page
+	43, // 30: ichor.v1alpha1.ListClustersRequest.page:type_name -> ichor.v1alpha1.Page
 	1,  // 31: ichor.v1alpha1.ListClustersResponse.clusters:type_name -> ichor.v1alpha1.Cluster
-	41, // 32: ichor.v1alpha1.ListClustersResponse.failures:type_name -> ichor.v1alpha1.Failure
-	32, // 33: ichor.v1alpha1.GetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	44, // 32: ichor.v1alpha1.ListClustersResponse.failures:type_name -> ichor.v1alpha1.Failure
+	35, // 33: ichor.v1alpha1.GetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
 	1,  // 34: ichor.v1alpha1.GetClusterResponse.cluster:type_name -> ichor.v1alpha1.Cluster
 	6,  // 35: ichor.v1alpha1.GetClusterResponse.machines:type_name -> ichor.v1alpha1.Machine
-	32, // 36: ichor.v1alpha1.ListMachinesRequest.clusters:type_name -> ichor.v1alpha1.Reference
-	40, // 37: ichor.v1alpha1.ListMachinesRequest.page:type_name -> ichor.v1alpha1.Page
+	35, // 36: ichor.v1alpha1.ListMachinesRequest.clusters:type_name -> ichor.v1alpha1.Reference
+	43, // 37: ichor.v1alpha1.ListMachinesRequest.page:type_name -> ichor.v1alpha1.Page
 	6,  // 38: ichor.v1alpha1.ListMachinesResponse.machines:type_name -> ichor.v1alpha1.Machine
-	41, // 39: ichor.v1alpha1.ListMachinesResponse.failures:type_name -> ichor.v1alpha1.Failure
-	32, // 40: ichor.v1alpha1.ImportClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
-	31, // 41: ichor.v1alpha1.ImportClusterRequest.labels:type_name -> ichor.v1alpha1.ImportClusterRequest.LabelsEntry
+	44, // 39: ichor.v1alpha1.ListMachinesResponse.failures:type_name -> ichor.v1alpha1.Failure
+	35, // 40: ichor.v1alpha1.ImportClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	34, // 41: ichor.v1alpha1.ImportClusterRequest.labels:type_name -> ichor.v1alpha1.ImportClusterRequest.LabelsEntry
 	1,  // 42: ichor.v1alpha1.ImportClusterResponse.cluster:type_name -> ichor.v1alpha1.Cluster
-	32, // 43: ichor.v1alpha1.ForgetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
-	32, // 44: ichor.v1alpha1.ExportBundleRequest.ref:type_name -> ichor.v1alpha1.Reference
-	32, // 45: ichor.v1alpha1.HoldMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
+	35, // 43: ichor.v1alpha1.ForgetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	35, // 44: ichor.v1alpha1.ExportBundleRequest.ref:type_name -> ichor.v1alpha1.Reference
+	35, // 45: ichor.v1alpha1.HoldMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
 	6,  // 46: ichor.v1alpha1.HoldMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
-	32, // 47: ichor.v1alpha1.ApproveMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
+	35, // 47: ichor.v1alpha1.ApproveMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
 	6,  // 48: ichor.v1alpha1.ApproveMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
-	32, // 49: ichor.v1alpha1.DiffConfigRequest.cluster:type_name -> ichor.v1alpha1.Reference
+	35, // 49: ichor.v1alpha1.DiffConfigRequest.cluster:type_name -> ichor.v1alpha1.Reference
 	26, // 50: ichor.v1alpha1.DiffConfigResponse.machines:type_name -> ichor.v1alpha1.ConfigDiff
-	32, // 51: ichor.v1alpha1.ConfigDiff.machine:type_name -> ichor.v1alpha1.Reference
-	39, // 52: ichor.v1alpha1.ConfigDiff.role:type_name -> ichor.v1alpha1.MachineRole
-	7,  // 53: ichor.v1alpha1.WatchClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
-	1,  // 54: ichor.v1alpha1.WatchClustersResponse.changed:type_name -> ichor.v1alpha1.Cluster
-	32, // 55: ichor.v1alpha1.WatchClustersResponse.removed:type_name -> ichor.v1alpha1.Reference
-	42, // 56: ichor.v1alpha1.WatchClustersResponse.synced:type_name -> ichor.v1alpha1.Synced
-	43, // 57: ichor.v1alpha1.WatchClustersResponse.reset:type_name -> ichor.v1alpha1.Reset
-	44, // 58: ichor.v1alpha1.WatchClustersResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
-	6,  // 59: ichor.v1alpha1.WatchClustersResponse.machine_changed:type_name -> ichor.v1alpha1.Machine
-	32, // 60: ichor.v1alpha1.WatchClustersResponse.machine_removed:type_name -> ichor.v1alpha1.Reference
-	8,  // 61: ichor.v1alpha1.ClusterService.ListClusters:input_type -> ichor.v1alpha1.ListClustersRequest
-	10, // 62: ichor.v1alpha1.ClusterService.GetCluster:input_type -> ichor.v1alpha1.GetClusterRequest
-	12, // 63: ichor.v1alpha1.ClusterService.ListMachines:input_type -> ichor.v1alpha1.ListMachinesRequest
-	14, // 64: ichor.v1alpha1.ClusterService.ImportCluster:input_type -> ichor.v1alpha1.ImportClusterRequest
-	16, // 65: ichor.v1alpha1.ClusterService.ForgetCluster:input_type -> ichor.v1alpha1.ForgetClusterRequest
-	18, // 66: ichor.v1alpha1.ClusterService.ExportBundle:input_type -> ichor.v1alpha1.ExportBundleRequest
-	20, // 67: ichor.v1alpha1.ClusterService.HoldMachine:input_type -> ichor.v1alpha1.HoldMachineRequest
-	22, // 68: ichor.v1alpha1.ClusterService.ApproveMachine:input_type -> ichor.v1alpha1.ApproveMachineRequest
-	24, // 69: ichor.v1alpha1.ClusterService.DiffConfig:input_type -> ichor.v1alpha1.DiffConfigRequest
-	27, // 70: ichor.v1alpha1.ClusterService.WatchClusters:input_type -> ichor.v1alpha1.WatchClustersRequest
-	9,  // 71: ichor.v1alpha1.ClusterService.ListClusters:output_type -> ichor.v1alpha1.ListClustersResponse
-	11, // 72: ichor.v1alpha1.ClusterService.GetCluster:output_type -> ichor.v1alpha1.GetClusterResponse
-	13, // 73: ichor.v1alpha1.ClusterService.ListMachines:output_type -> ichor.v1alpha1.ListMachinesResponse
-	15, // 74: ichor.v1alpha1.ClusterService.ImportCluster:output_type -> ichor.v1alpha1.ImportClusterResponse
-	17, // 75: ichor.v1alpha1.ClusterService.ForgetCluster:output_type -> ichor.v1alpha1.ForgetClusterResponse
-	19, // 76: ichor.v1alpha1.ClusterService.ExportBundle:output_type -> ichor.v1alpha1.ExportBundleResponse
-	21, // 77: ichor.v1alpha1.ClusterService.HoldMachine:output_type -> ichor.v1alpha1.HoldMachineResponse
-	23, // 78: ichor.v1alpha1.ClusterService.ApproveMachine:output_type -> ichor.v1alpha1.ApproveMachineResponse
-	25, // 79: ichor.v1alpha1.ClusterService.DiffConfig:output_type -> ichor.v1alpha1.DiffConfigResponse
-	28, // 80: ichor.v1alpha1.ClusterService.WatchClusters:output_type -> ichor.v1alpha1.WatchClustersResponse
-	71, // [71:81] is the sub-list for method output_type
-	61, // [61:71] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	35, // 51: ichor.v1alpha1.ConfigDiff.machine:type_name -> ichor.v1alpha1.Reference
+	42, // 52: ichor.v1alpha1.ConfigDiff.role:type_name -> ichor.v1alpha1.MachineRole
+	35, // 53: ichor.v1alpha1.ExportClusterRequest.cluster:type_name -> ichor.v1alpha1.Reference
+	29, // 54: ichor.v1alpha1.ExportClusterResponse.files:type_name -> ichor.v1alpha1.ExportedFile
+	7,  // 55: ichor.v1alpha1.WatchClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
+	1,  // 56: ichor.v1alpha1.WatchClustersResponse.changed:type_name -> ichor.v1alpha1.Cluster
+	35, // 57: ichor.v1alpha1.WatchClustersResponse.removed:type_name -> ichor.v1alpha1.Reference
+	45, // 58: ichor.v1alpha1.WatchClustersResponse.synced:type_name -> ichor.v1alpha1.Synced
+	46, // 59: ichor.v1alpha1.WatchClustersResponse.reset:type_name -> ichor.v1alpha1.Reset
+	47, // 60: ichor.v1alpha1.WatchClustersResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
+	6,  // 61: ichor.v1alpha1.WatchClustersResponse.machine_changed:type_name -> ichor.v1alpha1.Machine
+	35, // 62: ichor.v1alpha1.WatchClustersResponse.machine_removed:type_name -> ichor.v1alpha1.Reference
+	8,  // 63: ichor.v1alpha1.ClusterService.ListClusters:input_type -> ichor.v1alpha1.ListClustersRequest
+	10, // 64: ichor.v1alpha1.ClusterService.GetCluster:input_type -> ichor.v1alpha1.GetClusterRequest
+	12, // 65: ichor.v1alpha1.ClusterService.ListMachines:input_type -> ichor.v1alpha1.ListMachinesRequest
+	14, // 66: ichor.v1alpha1.ClusterService.ImportCluster:input_type -> ichor.v1alpha1.ImportClusterRequest
+	16, // 67: ichor.v1alpha1.ClusterService.ForgetCluster:input_type -> ichor.v1alpha1.ForgetClusterRequest
+	18, // 68: ichor.v1alpha1.ClusterService.ExportBundle:input_type -> ichor.v1alpha1.ExportBundleRequest
+	20, // 69: ichor.v1alpha1.ClusterService.HoldMachine:input_type -> ichor.v1alpha1.HoldMachineRequest
+	22, // 70: ichor.v1alpha1.ClusterService.ApproveMachine:input_type -> ichor.v1alpha1.ApproveMachineRequest
+	24, // 71: ichor.v1alpha1.ClusterService.DiffConfig:input_type -> ichor.v1alpha1.DiffConfigRequest
+	27, // 72: ichor.v1alpha1.ClusterService.ExportCluster:input_type -> ichor.v1alpha1.ExportClusterRequest
+	30, // 73: ichor.v1alpha1.ClusterService.WatchClusters:input_type -> ichor.v1alpha1.WatchClustersRequest
+	9,  // 74: ichor.v1alpha1.ClusterService.ListClusters:output_type -> ichor.v1alpha1.ListClustersResponse
+	11, // 75: ichor.v1alpha1.ClusterService.GetCluster:output_type -> ichor.v1alpha1.GetClusterResponse
+	13, // 76: ichor.v1alpha1.ClusterService.ListMachines:output_type -> ichor.v1alpha1.ListMachinesResponse
+	15, // 77: ichor.v1alpha1.ClusterService.ImportCluster:output_type -> ichor.v1alpha1.ImportClusterResponse
+	17, // 78: ichor.v1alpha1.ClusterService.ForgetCluster:output_type -> ichor.v1alpha1.ForgetClusterResponse
+	19, // 79: ichor.v1alpha1.ClusterService.ExportBundle:output_type -> ichor.v1alpha1.ExportBundleResponse
+	21, // 80: ichor.v1alpha1.ClusterService.HoldMachine:output_type -> ichor.v1alpha1.HoldMachineResponse
+	23, // 81: ichor.v1alpha1.ClusterService.ApproveMachine:output_type -> ichor.v1alpha1.ApproveMachineResponse
+	25, // 82: ichor.v1alpha1.ClusterService.DiffConfig:output_type -> ichor.v1alpha1.DiffConfigResponse
+	28, // 83: ichor.v1alpha1.ClusterService.ExportCluster:output_type -> ichor.v1alpha1.ExportClusterResponse
+	31, // 84: ichor.v1alpha1.ClusterService.WatchClusters:output_type -> ichor.v1alpha1.WatchClustersResponse
+	74, // [74:85] is the sub-list for method output_type
+	63, // [63:74] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_ichor_v1alpha1_cluster_proto_init() }
@@ -2600,7 +2769,7 @@ func file_ichor_v1alpha1_cluster_proto_init() {
 	}
 	file_ichor_v1alpha1_operation_proto_init()
 	file_ichor_v1alpha1_types_proto_init()
-	file_ichor_v1alpha1_cluster_proto_msgTypes[27].OneofWrappers = []any{
+	file_ichor_v1alpha1_cluster_proto_msgTypes[30].OneofWrappers = []any{
 		(*WatchClustersResponse_Changed)(nil),
 		(*WatchClustersResponse_Removed)(nil),
 		(*WatchClustersResponse_Synced)(nil),
@@ -2615,7 +2784,7 @@ func file_ichor_v1alpha1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ichor_v1alpha1_cluster_proto_rawDesc), len(file_ichor_v1alpha1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
