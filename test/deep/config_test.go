@@ -7,6 +7,9 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,8 +43,12 @@ func patch(ctx context.Context, api *client.Client, n *sim.Node, text string) er
 	if err != nil {
 		return err
 	}
-	_, err = api.ApplyConfiguration(at(ctx, n), &machineapi.ApplyConfigurationRequest{
-		Data: data, Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+	return apply(ctx, api, n, data)
+}
+
+func apply(ctx context.Context, api *client.Client, n *sim.Node, config []byte) error {
+	_, err := api.ApplyConfiguration(at(ctx, n), &machineapi.ApplyConfigurationRequest{
+		Data: config, Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
 	})
 	return err
 }
@@ -98,21 +105,51 @@ func TestDeepConfigChanges(t *testing.T) {
 	g.Eventually(ctx, authenticates).WithArguments(ctx, k, token).WithPolling(poll).Should(BeFalse())
 	g.Expect(publishedKeys(ctx, t, k)).NotTo(ContainElements(before))
 	g.Expect(authenticates(ctx, k, tokenOf(ctx, t, k))).To(BeTrue())
+}
 
-	// Another provider of encryption: Secrets are written with its key, and those of the other one can be read.
+// The keys of Secrets are in a document of their own from Talos 1.14 on, which can hold several.
+func TestDeepEncryptionKeys(t *testing.T) {
+	g := NewWithT(t)
+	cluster := start(t, options(t, t.TempDir(), sim.ClusterSpec{Name: "c", ControlPlanes: 1, TalosVersion: "v1.14.1"})).Cluster("c")
+	k, api, ctx := kubeClient(t, cluster), talosClient(t, cluster), within(t)
+	only := cluster.Nodes()[0]
 	g.Expect(putSecret(ctx, k, "old")).To(Succeed())
 	g.Expect(cluster.Secrets()).To(HaveKeyWithValue("default/old", HaveField("Prefix", "k8s:enc:secretbox:v1:key2:")))
-	random := make([]byte, 32)
-	_, _ = rand.Read(random)
-	restarted("cluster:\n  aescbcEncryptionSecret: " + base64.StdEncoding.EncodeToString(random))
-	g.Expect(putSecret(ctx, k, "new")).To(Succeed())
+
+	before := cluster.Processes("cp-1")["kube-apiserver"]
+	g.Expect(addEncryptionKey(ctx, api, only, "key3")).To(Succeed())
+	g.Eventually(ctx, func() int { return cluster.Processes("cp-1")["kube-apiserver"] }).WithPolling(poll).ShouldNot(Or(BeZero(), Equal(before)))
+	g.Eventually(ctx, putSecret).WithArguments(ctx, k, "new").WithPolling(poll).Should(Succeed())
 	g.Expect(cluster.Secrets()).To(And(
-		HaveKeyWithValue("default/new", HaveField("Prefix", "k8s:enc:aescbc:v1:key1:")),
+		HaveKeyWithValue("default/new", HaveField("Prefix", "k8s:enc:secretbox:v1:key3:")),
 		HaveKeyWithValue("default/old", HaveField("Prefix", "k8s:enc:secretbox:v1:key2:")),
 	))
-	_, err = k.CoreV1().Secrets(metav1.NamespaceDefault).Get(ctx, "old", metav1.GetOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	_, err := k.CoreV1().Secrets(metav1.NamespaceDefault).Get(ctx, "old", metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred(), "the old key still opens what it has closed")
 }
+
+// addEncryptionKey puts another key before the present ones.
+func addEncryptionKey(ctx context.Context, api *client.Client, n *sim.Node, name string) error {
+	random := make([]byte, 32)
+	_, _ = rand.Read(random)
+	key := "- name: " + name + "\n  secret: " + base64.StdEncoding.EncodeToString(random) + "\n"
+	active, _ := n.Config()
+	text, err := active.Bytes()
+	if err != nil {
+		return err
+	}
+	found := encryptionKeys.FindSubmatch(text)
+	if found == nil {
+		return fmt.Errorf("no keys are in the config of %s", n.Name())
+	}
+	indent := string(found[2])
+	added := indent + strings.ReplaceAll(strings.TrimSpace(key), "\n", "\n"+indent) + "\n"
+	patched := encryptionKeys.ReplaceAllString(string(text), "${1}"+added+"${2}")
+	return apply(ctx, api, n, []byte(patched))
+}
+
+// encryptionKeys is where the keys of a provider begin, up to the first one's indentation.
+var encryptionKeys = regexp.MustCompile(`(secretbox:\n +keys:\n)( +)`)
 
 func putSecret(ctx context.Context, k *kubernetes.Clientset, name string) error {
 	_, err := k.CoreV1().Secrets(metav1.NamespaceDefault).Create(ctx, &corev1.Secret{

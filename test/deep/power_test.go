@@ -36,6 +36,7 @@ func TestDeepMachinesComeAndGo(t *testing.T) {
 	g.Eventually(ctx, put).WithArguments(ctx, k, "second").WithPolling(poll).Should(Succeed())
 	g.Eventually(ctx, readyNodes).WithArguments(ctx, k).WithPolling(poll).ShouldNot(ContainElement(leader.Name()))
 	leader.PowerOn()
+	g.Eventually(ctx, leader.State).WithPolling(poll).Should(HaveField("Ready", true))
 	g.Eventually(ctx, readyNodes).WithArguments(ctx, k).WithPolling(poll).Should(ContainElement(leader.Name()))
 
 	// What is killed is started again.
