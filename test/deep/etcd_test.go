@@ -79,6 +79,7 @@ func TestDeepMembers(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(state.GetLeader()).NotTo(BeZero())
 		g.Expect(state.GetDbSize()).To(BeNumerically(">", 0))
+		g.Expect(state.GetProtocolVersion()).To(HavePrefix("3.6."))
 		ids[state.GetMemberId()] = true
 	}
 	g.Expect(ids).To(HaveLen(3))

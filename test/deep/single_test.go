@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"ichor.maesh.dev/hub/test/sim"
+	"ichor.maesh.dev/hub/test/sim/journal"
 )
 
 func TestDeepSingleControlPlane(t *testing.T) {
@@ -26,6 +27,9 @@ func TestDeepSingleControlPlane(t *testing.T) {
 		"kube-apiserver-cp-1", "kube-controller-manager-cp-1", "kube-scheduler-cp-1", HavePrefix("kube-proxy-"), HavePrefix("coredns-"),
 	), "static pods and what the bootstrap manifests ask for")
 	g.Expect(put(ctx, k, "first")).To(Succeed())
+	g.Eventually(ctx, func() []journal.Entry {
+		return s.Journal().Entries(journal.Filter{Cluster: "one", Method: "kube POST configmaps/first"})
+	}).WithPolling(poll).Should(ConsistOf(And(HaveField("Code", "201"), HaveField("Caller", "admin"))), "the journal knows of it")
 
 	// What only a real API server does.
 	_, err = k.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{

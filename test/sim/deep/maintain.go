@@ -59,7 +59,7 @@ func (c *Cluster) Status(ctx context.Context, name string) (etcd.Status, error) 
 	}
 	return etcd.Status{
 		MemberID: s.Header.MemberId, Leader: s.Leader, Term: s.RaftTerm, Index: s.RaftIndex, Learner: s.IsLearner,
-		Size: s.DbSize, InUse: s.DbSizeInUse,
+		Size: s.DbSize, InUse: s.DbSizeInUse, Version: s.Version, StorageVersion: s.StorageVersion,
 	}, nil
 }
 

@@ -46,6 +46,8 @@ type Status struct {
 	MemberID, Leader uint64
 	Term, Index      uint64
 	Learner          bool
+	// Version is etcd's own, and StorageVersion that of what it has written.
+	Version, StorageVersion string
 	// Size is that of the database on disk, InUse what of it holds data.
 	Size, InUse int64
 }
@@ -78,6 +80,12 @@ type Cluster struct {
 const (
 	beginningTerm  = 2
 	beginningIndex = 1000
+)
+
+// What the modelled members say that they are.
+const (
+	version        = "3.6.4"
+	storageVersion = "3.6.0"
 )
 
 // New makes an empty cluster. changed is told the leader's name after each change of membership or leadership.
@@ -298,7 +306,7 @@ func (c *Cluster) Status(_ context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	status := Status{MemberID: m.ID, Leader: c.leader, Term: c.term, Index: c.index, Learner: c.learner(m), Size: c.size(m), InUse: inUse}
+	status := Status{Version: version, StorageVersion: storageVersion, MemberID: m.ID, Leader: c.leader, Term: c.term, Index: c.index, Learner: c.learner(m), Size: c.size(m), InUse: inUse}
 	if c.stands(fault.EtcdNoLeader, nil) || c.stands(fault.EtcdNoLeader, m) {
 		status.Leader = 0
 	}

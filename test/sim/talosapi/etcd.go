@@ -68,7 +68,7 @@ func (machineService) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machin
 	member := &machineapi.EtcdMemberStatus{
 		MemberId: s.MemberID, Leader: s.Leader, IsLearner: s.Learner,
 		RaftTerm: s.Term, RaftIndex: s.Index, RaftAppliedIndex: s.Index,
-		DbSize: s.Size, DbSizeInUse: s.InUse, ProtocolVersion: "3.6.4", StorageVersion: "3.6.0",
+		DbSize: s.Size, DbSizeInUse: s.InUse, ProtocolVersion: s.Version, StorageVersion: s.StorageVersion,
 	}
 	if s.Leader == 0 {
 		member.Errors = []string{etcd.ErrNoLeader.Error()}

@@ -186,6 +186,7 @@ func (c *Controller) setRunning(p *corev1.Pod, ready, restarted bool) {
 	if p.Status.ContainerStatuses == nil {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: p.Spec.Containers[0].Name, Image: p.Spec.Containers[0].Image,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: c.now()}},
 		}}
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}}
 	}
