@@ -78,6 +78,7 @@ func (k *kubeletRun) end() {
 
 // startAgain starts the kubelet, again and again if need be. When that takes long, the node is no longer Ready.
 func (m *Machine) startAgain(ctx context.Context, want component.Part) {
+	m.notify() // Whoever watches sees it go before it comes back, on a busy machine too.
 	since := m.env.Clock.Now()
 	for {
 		err := m.launch(ctx, want, KubeletStore, m.env.Timings.Kubelet)
