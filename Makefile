@@ -48,11 +48,14 @@ export ICHOR_SIM_BINARY ?= $(CURDIR)/bin/ichor-sim
 export ICHOR_OPENID_BINARY ?= $(CURDIR)/bin/openid
 export ICHOR_TALOSCTL_BINARY ?= $(CURDIR)/bin/talosctl
 export ICHOR_CAPI_CORE_BINARY ?= $(CURDIR)/bin/capi-core
+export ICHOR_KUBE_APISERVER_BINARY ?= $(CURDIR)/bin/kube-apiserver
 
 # End-to-end tests are the packages below a directory named e2e.
 E2E_PACKAGES = $(shell $(GO) list ./... | grep -E '/e2e(/|$$)')
 UNIT_PACKAGES = $(shell $(GO) list ./... | grep -vE '/e2e(/|$$)|/test/(scale|chaos)(/|$$)|/controllers/operation$$')
-BENCH_PACKAGES = $(E2E_PACKAGES) $(shell $(GO) list ./... | grep -E '/test/scale(/|$$)')
+# Deep tests start control planes of real etcd and API servers; their names begin with TestDeep, wherever they are.
+DEEP_PACKAGES = $(addprefix ./,$(shell grep -rl --include='*_test.go' '^func TestDeep' test hub controllers | xargs -n 1 dirname | sort -u))
+BENCH_PACKAGES = $(E2E_PACKAGES) $(shell $(GO) list ./... | grep -E '/test/(scale|deep)(/|$$)')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -97,6 +100,11 @@ ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json
 build-kubectl:
 	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/kubectl ./test/kubectl
 
+# The API server and etcd of the deep simulation, in one binary.
+.PHONY: build-kube-apiserver
+build-kube-apiserver:
+	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/kube-apiserver ./test/kube-apiserver
+
 # The tests' own identity provider, which the tests of the page sign in with.
 .PHONY: build-openid
 build-openid:
@@ -137,11 +145,11 @@ clean: ## Remove what was built, but not the Go caches.
 ##@ Checks
 
 .PHONY: test
-test: test-unit test-ui test-e2e ## Run every test.
+test: test-unit test-ui test-e2e test-deep ## Run every test.
 
 .PHONY: test-unit
 test-unit: build-ichor-hub ## Run unit tests and controller tests (these start the hub's API server).
-	$(GO) test -p $(JOBS) -timeout 30m $(UNIT_PACKAGES)
+	$(GO) test -p $(JOBS) -timeout 30m -skip '^TestDeep' $(UNIT_PACKAGES)
 	$(GO) run github.com/onsi/ginkgo/v2/ginkgo --procs $(PROCS) --timeout 30m ./controllers/operation # It mostly waits.
 
 .PHONY: test-ui
@@ -152,7 +160,11 @@ test-ui: build build-openid ## Run the tests of the page: what it computes, then
 
 .PHONY: test-e2e
 test-e2e: build build-kubectl build-talosctl build-capi-core ## Run the end-to-end tests on the binaries.
-	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -timeout 30m $(E2E_PACKAGES) # Left out without a word is worse than red.
+	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -timeout 30m -skip '^TestDeep' $(E2E_PACKAGES) # Left out without a word is worse than red.
+
+.PHONY: test-deep
+test-deep: build build-kubectl build-talosctl build-kube-apiserver ## Run the tests on clusters of real etcd and real API servers.
+	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -timeout 60m -run '^TestDeep' $(DEEP_PACKAGES)
 
 # Beyond its own bounds a run hangs. Longer runs need more.
 CHAOS_TIMEOUT ?= 20m
@@ -172,7 +184,7 @@ fuzz: ## Fuzz what parses bytes from elsewhere, FUZZTIME per function.
 	GO=$(GO) JOBS=$(JOBS) FUZZTIME=$(FUZZTIME) ./hack/fuzz.sh
 
 .PHONY: bench
-bench: build ## Measure speed and size (docs/benchmarks.md holds the figures).
+bench: build build-kube-apiserver ## Measure speed and size (docs/benchmarks.md holds the figures).
 	$(GO) test -p 1 -timeout 60m -run '^$$' -bench . -benchtime 1x $(BENCH_PACKAGES)
 
 .PHONY: verify

@@ -70,6 +70,16 @@ const (
 	// ForceDeleteReasonAnnotation beside ForceDeleteAnnotation says why, for people.
 	ForceDeleteReasonAnnotation = "ichor.maesh.dev/force-delete-reason"
 
+	// TurnBackAnnotation set to "true" on a TalosOperation asks to turn it back: what it has changed becomes what it was, as long as that is
+	// possible. It is not taken back.
+	TurnBackAnnotation = "ichor.maesh.dev/turn-back"
+
+	// BundleChangedAnnotation on a TalosCluster is when the hub last changed a secret that belongs into a backup of the cluster's secrets.
+	BundleChangedAnnotation = "ichor.maesh.dev/bundle-changed-at"
+
+	// BundleExportedAnnotation on a TalosCluster is the value that BundleChangedAnnotation had when the bundle was last exported.
+	BundleExportedAnnotation = "ichor.maesh.dev/bundle-exported"
+
 	// IdempotencyKeyLabel on a TalosOperation is the key that a call brought which may be repeated: the same key is the same operation.
 	IdempotencyKeyLabel = "ichor.maesh.dev/idempotency-key"
 
@@ -118,6 +128,9 @@ const (
 const (
 	// RetryRequested is the value of RetryAnnotation.
 	RetryRequested = "true"
+
+	// TurnBackRequested is the value of TurnBackAnnotation.
+	TurnBackRequested = "true"
 
 	// ForceDeleteRequested is the value of ForceDeleteAnnotation.
 	ForceDeleteRequested = "true"

@@ -97,9 +97,6 @@ const (
 
 // Steps of kind key-rotation.
 const (
-	// GeneratingStep makes the new keys, once, and keeps them and the old ones in Secrets.
-	GeneratingStep OperationStep = "Generating"
-
 	// ProvingStep has API servers sign tokens, and each of the others take them.
 	ProvingStep OperationStep = "Proving"
 
@@ -111,6 +108,27 @@ const (
 
 	// RenewingStep brings the cluster's bundle of secrets up to date.
 	RenewingStep OperationStep = "Renewing"
+)
+
+// Steps of kind ca-rotation, beside Applying and Verifying.
+const (
+	// GeneratingStep makes new authorities or keys, once, and keeps them with the old ones in a Secret, before any machine hears of them.
+	GeneratingStep OperationStep = "Generating"
+
+	// TrustingStep has the credentials of the cluster trust both authorities.
+	TrustingStep OperationStep = "Trusting"
+
+	// HandingOverStep puts the credentials of the new authority where people and the hub find them.
+	HandingOverStep OperationStep = "HandingOver"
+
+	// CatchingUpStep brings machines that joined late to where the others are.
+	CatchingUpStep OperationStep = "CatchingUp"
+
+	// AwaitingCredentialsStep waits until people have confirmed that they have the new credentials.
+	AwaitingCredentialsStep OperationStep = "AwaitingCredentials"
+
+	// FinishingStep deletes what the operation kept for itself.
+	FinishingStep OperationStep = "Finishing"
 )
 
 // ErrorClass says what a failed call means for the step.

@@ -88,9 +88,6 @@ func (r *Reconciler) collect(s *scope) {
 		if result.resolvedImage != "" {
 			unit.ResolvedImage = result.resolvedImage
 		}
-		if result.progress != nil {
-			unit.Progress = result.progress
-		}
 		s.put(unit)
 	}
 }
@@ -123,14 +120,14 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 	s.stages = s.plan.Stages
 	s.kind = kind.Scope{
 		Owner: s.key.String(), OperationID: lock.OperationID(s.op), StoppedBy: s.Cluster.StoppedBy(),
-		Spec:           s.op.Spec,
-		Target:         s.target(),
-		Cluster:        s.Target(),
-		Machines:       len(s.Machines),
-		Approved:       s.Approved(),
-		Blind:          s.traits.RecordOptional && s.planFacts(r.Clock.Now()).Overridden(v1alpha1.TargetReachableGate),
-		ConfirmedStage: s.op.Annotations[v1alpha1.ConfirmStageAnnotation],
-		Guard:          r.Locks.Guard(s.clusterKey(), lock.Operation(s.op)),
+		Spec:     s.op.Spec,
+		Target:   s.target(),
+		Cluster:  s.Target(),
+		Machines: len(s.Machines),
+		Approved: s.Approved(), Unapproved: s.unapproved(),
+		TurnBack: s.plan.TurnsBack, ConfirmedStage: s.op.Annotations[v1alpha1.ConfirmStageAnnotation],
+		Blind: s.traits.RecordOptional && s.planFacts(r.Clock.Now()).Overridden(v1alpha1.TargetReachableGate),
+		Guard: r.Locks.Guard(s.clusterKey(), lock.Operation(s.op)),
 	}
 	return nil
 }
@@ -194,6 +191,10 @@ func (r *Reconciler) deleted(ctx context.Context, s *scope) (gone bool, err erro
 	case s.Cluster != nil && s.executor == nil && s.unfinished():
 		s.blocked = explain("this hub does not know the kind, and cannot settle it", s.wayOut("upgrade the hub"))
 		return false, nil
+	case s.kept():
+		s.blocked = explain(
+			"what it has changed on machines is not what it was", s.wayOut("let it go on, or turn it back: ichor operation turn-back "+s.op.Name))
+		return false, r.goOn(ctx, s)
 	case s.leavesWork():
 		if settled, err := r.settleForGood(ctx, s); err != nil || !settled {
 			return false, err
@@ -415,6 +416,7 @@ func unexpected(s *scope) *plan.Refusal {
 func (s *scope) planFacts(now time.Time) plan.Facts {
 	return plan.Facts{
 		Spec: s.op.Spec, Cluster: s.Cluster, Machines: s.Machines, Target: s.target(), Observed: now, Units: s.op.Status.Machines, CAPICluster: s.CAPICluster,
+		Whole: s.op.Status.Units, CompletedStages: s.op.Status.CompletedStages, TurnBack: s.asksBack(),
 	}
 }
 

@@ -91,7 +91,12 @@ type fleet struct {
 	talos     *talosfake.Talos
 	kube      *kubefake.Kube
 	snapshots *snapshots
+	vault     *vault
 	addresses map[string]string // By node name.
+
+	// annotations are those of every operation that is created.
+	annotations map[string]string
+
 	executors map[v1alpha1.OperationKind]kind.Executor
 	deadlines map[v1alpha1.OperationStep]time.Duration
 	lease     flakyLease
@@ -141,7 +146,7 @@ func (l *flakyLease) Get(ctx context.Context, key client.ObjectKey, object clien
 
 // newFleet makes a target "c" with machines "c-<node>", all of them running oldVersion. cp1 leads etcd.
 func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
-	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), snapshots: &snapshots{Script: script.New()}, addresses: map[string]string{}}
+	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), snapshots: &snapshots{Script: script.New()}, vault: newVault(), addresses: map[string]string{}}
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{
 		v1alpha1.TalosKind:      talosupgrade.New(f.talos, f.kube, "factory.example", f.snapshots),
 		v1alpha1.NodeKind:       newNodeExecutor(f.talos, f.kube),
@@ -150,6 +155,7 @@ func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 		v1alpha1.ShutdownKind:   shutdown.New(f.talos, f.kube, f.snapshots),
 
 		v1alpha1.KeyRotationKind: newKeyExecutor(f),
+		v1alpha1.CARotationKind:  newRotationExecutor(f),
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
@@ -295,7 +301,7 @@ func (h *hub) kill() {
 func (f *fleet) create(ctx context.Context, name string, spec v1alpha1.TalosOperationSpec) *v1alpha1.TalosOperation {
 	GinkgoHelper()
 	spec.ClusterName = "c"
-	op := &v1alpha1.TalosOperation{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: spec}
+	op := &v1alpha1.TalosOperation{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name, Annotations: maps.Clone(f.annotations)}, Spec: spec}
 	Expect(admin.Create(ctx, op)).To(Succeed())
 	return op
 }

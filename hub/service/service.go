@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	rotationplan "ichor.maesh.dev/hub/controllers/operation/kind/carotation/plan"
 	configplan "ichor.maesh.dev/hub/controllers/operation/kind/config/plan"
 	keyplan "ichor.maesh.dev/hub/controllers/operation/kind/keyrotation/plan"
 	kubernetesplan "ichor.maesh.dev/hub/controllers/operation/kind/kubernetes/plan"
@@ -35,6 +36,7 @@ var planners = map[v1alpha1.OperationKind]plan.Planner{
 	v1alpha1.ShutdownKind:   shutdownplan.Planner{StoresSnapshots: true},
 
 	v1alpha1.KeyRotationKind: keyplan.Planner{StoresSnapshots: true},
+	v1alpha1.CARotationKind:  rotationplan.Planner{},
 }
 
 // Service acts on the management API as one user.

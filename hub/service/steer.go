@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/hub/fleet/render"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
@@ -61,6 +62,19 @@ func (s *Server) ConfirmOperation(
 		return nil, problem(err)
 	}
 	return connect.NewResponse(&pb.ConfirmOperationResponse{Operation: render.Operation(op), Changed: changed}), nil
+}
+
+// TurnBackOperation implements the OperationService.
+func (s *Server) TurnBackOperation(ctx context.Context, request *connect.Request[pb.TurnBackOperationRequest]) (*connect.Response[pb.TurnBackOperationResponse], error) {
+	service, op, err := s.operation(ctx, request.Msg.GetRef())
+	if err != nil {
+		return nil, problem(err)
+	}
+	changed, err := service.TurnBack(ctx, op)
+	if err != nil {
+		return nil, problem(err)
+	}
+	return connect.NewResponse(&pb.TurnBackOperationResponse{Operation: render.Operation(op), Changed: changed}), nil
 }
 
 // DeleteOperation implements the OperationService.
@@ -169,6 +183,34 @@ func confirmableWords(op *v1alpha1.TalosOperation, stages []string) string {
 		return fmt.Sprintf("kind %s waits for nobody's word", op.Spec.Kind)
 	}
 	return "of kind " + string(op.Spec.Kind) + ", " + commas(stages)
+}
+
+// TurnBack asks to make what an operation has changed what it was. It says whether nobody had asked for that. An operation that has failed goes
+// on, backwards.
+func (s *Service) TurnBack(ctx context.Context, op *v1alpha1.TalosOperation) (changed bool, err error) {
+	planner, ok := planners[op.Spec.Kind].(plan.TurnsBack)
+	if !ok {
+		return false, &StateError{
+			What: fmt.Sprintf("operation %s is of kind %s, which nobody can turn back", op.Name, op.Spec.Kind), Help: "pause it with: ichor operation pause " + op.Name,
+		}
+	}
+	if err := s.maySteer(ctx, op, true); err != nil {
+		return false, err
+	}
+	switch why := planner.NoWayBack(op); {
+	case op.Completed():
+		return false, ended("turn back", op)
+	case why != "":
+		return false, &StateError{What: fmt.Sprintf("operation %s cannot be turned back: %s", op.Name, why), Help: "see how far it is: ichor operation get " + op.Name}
+	case op.Annotations[v1alpha1.TurnBackAnnotation] == v1alpha1.TurnBackRequested && op.Status.FailureReason == "":
+		return false, nil
+	}
+	return true, s.change(ctx, op, func(op *v1alpha1.TalosOperation) {
+		metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.TurnBackAnnotation, v1alpha1.TurnBackRequested)
+		if op.Status.FailureReason != "" {
+			metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.RetryAnnotation, v1alpha1.RetryRequested)
+		}
+	})
 }
 
 // maySteer asks whether the user may change an operation, and make its machines go on. Who could not start it makes nothing of it go on.

@@ -21,6 +21,8 @@ func (s *Start) Command() string {
 		words = append(append(words, shutdownWords(s.Spec)...), where[:2]...)
 	case s.Spec.KeyRotation != nil:
 		words = append(append(words, keyRotationWords(s.Spec)...), where[:2]...)
+	case s.Spec.CARotation != nil:
+		words = append(append(words, caRotationWords(s.Spec)...), where[:2]...)
 	case node != nil:
 		words = slices.Concat(words, nodeWords(node), where, nodeFlags(node))
 	case s.Spec.Kind == v1alpha1.ConfigKind:

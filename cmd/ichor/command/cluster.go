@@ -15,10 +15,11 @@ import (
 )
 
 func newClusterCommand(a *app) *cobra.Command {
-	return group("cluster", "List, import and forget clusters, stop and start them, rotate their keys", []string{"clusters"},
+	return group("cluster", "List, import and forget clusters, stop and start them, rotate their authorities and keys", []string{"clusters"},
 		newClusterListCommand(a), newClusterGetCommand(a), newClusterImportCommand(a), newClusterForgetCommand(a),
 		a.startCommand(a.shutdownOrder("shutdown NAME", "  ichor cluster shutdown prod-1 --no-snapshot --follow")),
 		a.startCommand(a.powerOnOrder("start NAME", "  ichor cluster start prod-1 --follow")),
+		a.startCommand(a.rotateCAOrder("rotate-ca NAME", "  ichor cluster rotate-ca prod-1 --authority talos --follow")), newBundleExportCommand(a),
 		a.startCommand(a.rotateKeysOrder("rotate-keys NAME", "  ichor cluster rotate-keys prod-1 --key both --follow")))
 }
 

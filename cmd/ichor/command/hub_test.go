@@ -135,16 +135,20 @@ func (o operations) CreateOperation(_ context.Context, r *connect.Request[pb.Cre
 	return reply[pb.CreateOperationRequest, pb.CreateOperationResponse](o.fakeHub, r)
 }
 
-func (o operations) ConfirmOperation(_ context.Context, r *connect.Request[pb.ConfirmOperationRequest]) (*connect.Response[pb.ConfirmOperationResponse], error) {
-	return reply[pb.ConfirmOperationRequest, pb.ConfirmOperationResponse](o.fakeHub, r)
-}
-
 func (o operations) SetOperationPaused(_ context.Context, r *connect.Request[pb.SetOperationPausedRequest]) (*connect.Response[pb.SetOperationPausedResponse], error) {
 	return reply[pb.SetOperationPausedRequest, pb.SetOperationPausedResponse](o.fakeHub, r)
 }
 
 func (o operations) RetryOperation(_ context.Context, r *connect.Request[pb.RetryOperationRequest]) (*connect.Response[pb.RetryOperationResponse], error) {
 	return reply[pb.RetryOperationRequest, pb.RetryOperationResponse](o.fakeHub, r)
+}
+
+func (o operations) TurnBackOperation(_ context.Context, r *connect.Request[pb.TurnBackOperationRequest]) (*connect.Response[pb.TurnBackOperationResponse], error) {
+	return reply[pb.TurnBackOperationRequest, pb.TurnBackOperationResponse](o.fakeHub, r)
+}
+
+func (o operations) ConfirmOperation(_ context.Context, r *connect.Request[pb.ConfirmOperationRequest]) (*connect.Response[pb.ConfirmOperationResponse], error) {
+	return reply[pb.ConfirmOperationRequest, pb.ConfirmOperationResponse](o.fakeHub, r)
 }
 
 func (o operations) DeleteOperation(_ context.Context, r *connect.Request[pb.DeleteOperationRequest]) (*connect.Response[pb.DeleteOperationResponse], error) {
@@ -196,6 +200,10 @@ func (c clusters) ImportCluster(_ context.Context, r *connect.Request[pb.ImportC
 
 func (c clusters) ForgetCluster(_ context.Context, r *connect.Request[pb.ForgetClusterRequest]) (*connect.Response[pb.ForgetClusterResponse], error) {
 	return reply[pb.ForgetClusterRequest, pb.ForgetClusterResponse](c.fakeHub, r)
+}
+
+func (c clusters) ExportBundle(_ context.Context, r *connect.Request[pb.ExportBundleRequest]) (*connect.Response[pb.ExportBundleResponse], error) {
+	return reply[pb.ExportBundleRequest, pb.ExportBundleResponse](c.fakeHub, r)
 }
 
 func (c clusters) HoldMachine(_ context.Context, r *connect.Request[pb.HoldMachineRequest]) (*connect.Response[pb.HoldMachineResponse], error) {

@@ -18,7 +18,7 @@ import (
 func newOperationCommand(a *app) *cobra.Command {
 	return group("operation", "See and steer operations", []string{"op", "operations"},
 		newOperationListCommand(a), newOperationGetCommand(a), newPlanCommand(a), newWatchCommand(a), newPauseCommand(a), newResumeCommand(a),
-		newRetryCommand(a), newConfirmCommand(a), newOperationDeleteCommand(a))
+		newRetryCommand(a), newConfirmCommand(a), newTurnBackCommand(a), newOperationDeleteCommand(a))
 }
 
 // onOperation is a command about the operation that its argument names.

@@ -104,6 +104,9 @@ func purpose(plan *pb.Plan, wanted *pb.OperationOrder) string {
 	if rotation := wanted.GetParameters().GetKeyRotation(); rotation != nil {
 		return "rotate keys (" + strings.Join(rotation.GetKeys(), ", ") + ")"
 	}
+	if rotation := wanted.GetParameters().GetCaRotation(); rotation != nil {
+		return "replace the certificate authorities of " + strings.Join(rotation.GetAuthorities(), " and ")
+	}
 	if version := plan.GetTarget().GetTalosVersion(); plan.GetKind() == pb.OperationKind_OPERATION_KIND_TALOS && version != "" {
 		return "upgrade Talos to " + version
 	}

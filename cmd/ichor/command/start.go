@@ -128,6 +128,7 @@ func newPlanCommand(a *app) *cobra.Command {
 		a.configOrder("config", "  ichor operation plan config --cluster prod-1"),
 		a.shutdownOrder("shutdown NAME", "  ichor operation plan shutdown prod-1 --no-snapshot"), a.powerOnOrder("start NAME", "  ichor operation plan start prod-1"),
 		a.rotateKeysOrder("rotate-keys NAME", "  ichor operation plan rotate-keys prod-1 --key secretbox"),
+		a.rotateCAOrder("rotate-ca NAME", "  ichor operation plan rotate-ca prod-1"),
 	}, a.nodeOrders("ichor operation plan", true)...)
 	for _, o := range orders {
 		o.short = "Show what this would do: " + o.short

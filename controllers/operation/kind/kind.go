@@ -75,6 +75,15 @@ type Scope struct {
 	// Approved are the machines of the target that the hub may touch, for stages that are about all of them.
 	Approved []*v1alpha1.TalosMachine
 
+	// Unapproved are the machines of the target that the hub may not touch, by name.
+	Unapproved []string
+
+	// TurnBack says that somebody has asked to turn the operation back, and that its plan does so.
+	TurnBack bool
+
+	// ConfirmedStage is the stage that somebody has confirmed: what it waits for of people is done. Empty if there is none.
+	ConfirmedStage string
+
 	// Blind lets machines go although the Kubernetes API does not tell of them: somebody has overridden gate TargetReachable.
 	Blind bool
 

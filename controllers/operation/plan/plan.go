@@ -93,6 +93,13 @@ type Facts struct {
 	// its hands has to stay what it was.
 	Units []v1alpha1.UnitStatus
 
+	// Whole are the stages without machines that the operation has begun with, and CompletedStages those that are over on all their units.
+	Whole           []v1alpha1.UnitStatus
+	CompletedStages []string
+
+	// TurnBack says that somebody has asked to turn the operation back.
+	TurnBack bool
+
 	// CAPICluster is the Cluster of the same name, nil if there is none.
 	CAPICluster *clusterv1.Cluster
 }
@@ -133,14 +140,23 @@ const (
 
 	// EffectKeyRotation replaces keys: components restart, and tokens of old are void in the end.
 	EffectKeyRotation Effect = "KeyRotation"
+
+	// EffectCARotation replaces certificate authorities: credentials that people keep are of no use any more.
+	EffectCARotation Effect = "CARotation"
 )
 
 // Plan is what an operation would do.
 type Plan struct {
-	Target   v1alpha1.OperationTarget
-	Effect   Effect
-	Stages   []Stage
-	Held     []string
+	Target v1alpha1.OperationTarget
+	Effect Effect
+	Stages []Stage
+	Held   []string
+
+	// TurnsBack says that the stages which are left make of the target what it was before; NoWayBack why that is not possible, where somebody
+	// has asked for it.
+	TurnsBack bool
+	NoWayBack string
+
 	Warnings []Warning
 
 	// Overridden are refusals that spec.overrides bypasses.
@@ -223,6 +239,10 @@ type Stage struct {
 	// number of control planes does not hold them, either.
 	KeepsEtcd bool
 
+	// Kept stages leave something on machines that a deletion could not take back: from their beginning on an operation is deleted after it is
+	// over, or by force.
+	Kept bool
+
 	// Unsafe stages must not be left half-way by anybody: from their beginning until the next stage that is safe, the target is this
 	// operation's alone, whatever becomes of its lock.
 	Unsafe bool
@@ -230,6 +250,12 @@ type Stage struct {
 
 // Asks says whether a disruptive stage asks a gate.
 func (s Stage) Asks(gate string) bool { return s.Gates == nil || slices.Contains(s.Gates, gate) }
+
+// TurnsBack is a Planner of a kind whose operations may be turned back.
+type TurnsBack interface {
+	// NoWayBack says why an operation cannot be turned back any more; nothing means that it can.
+	NoWayBack(op *v1alpha1.TalosOperation) string
+}
 
 // Batch says how many units of a stage go at once.
 type Batch struct {

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	rotationplan "ichor.maesh.dev/hub/controllers/operation/kind/carotation/plan"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
 
@@ -41,6 +43,12 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 		LastRetryTime:   Time(op.Status.LastRetry),
 		Labels:          op.Labels,
 		RetryRequested:  op.Annotations[v1alpha1.RetryAnnotation] == v1alpha1.RetryRequested,
+
+		TurnBackRequested: op.Annotations[v1alpha1.TurnBackAnnotation] == v1alpha1.TurnBackRequested,
+	}
+	if planner, ok := turnsBack[op.Spec.Kind]; ok && !op.Completed() {
+		rendered.NoWayBack = planner.NoWayBack(op)
+		rendered.CanTurnBack = rendered.NoWayBack == "" && !rendered.TurnBackRequested
 	}
 	if op.Spec.MaxUnavailable != nil {
 		rendered.MaxUnavailable = op.Spec.MaxUnavailable.String()
@@ -49,6 +57,9 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 	rendered.Attention = operationAttention(rendered)
 	return rendered
 }
+
+// turnsBack are the planners of the kinds whose operations can be turned back.
+var turnsBack = map[v1alpha1.OperationKind]plan.TurnsBack{v1alpha1.CARotationKind: rotationplan.Planner{}}
 
 // targetOf is what an operation brings its cluster to; before it began, what it expects.
 func targetOf(op *v1alpha1.TalosOperation) *pb.OperationTarget {
@@ -99,7 +110,7 @@ func overrides(of []v1alpha1.GateOverride) []*pb.GateOverride {
 }
 
 // awaiting are the steps that end when somebody says so.
-var awaiting = []v1alpha1.OperationStep{v1alpha1.RefreshingStep}
+var awaiting = []v1alpha1.OperationStep{v1alpha1.RefreshingStep, v1alpha1.AwaitingCredentialsStep}
 
 // awaits is the stage under way that waits for somebody's word, and has not got it yet.
 func awaits(op *v1alpha1.TalosOperation) string {
@@ -126,6 +137,13 @@ func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
 			keys[i] = string(key)
 		}
 		return &pb.OperationParameters{Parameters: &pb.OperationParameters_KeyRotation{KeyRotation: &pb.KeyRotationParameters{Keys: keys}}}
+	}
+	if rotation := spec.CARotation; rotation != nil {
+		rendered := &pb.CARotationParameters{}
+		for _, authority := range rotation.Authorities {
+			rendered.Authorities = append(rendered.Authorities, string(authority))
+		}
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_CaRotation{CaRotation: rendered}}
 	}
 	if spec.Node == nil {
 		return nil
@@ -205,6 +223,10 @@ var urgency = map[string]pb.Attention{
 	v1alpha1.MachineKnownGate:      pb.Attention_ATTENTION_PERSON,
 	v1alpha1.TargetOwnedGate:       pb.Attention_ATTENTION_PERSON,
 	v1alpha1.MachinesPoweredOnGate: pb.Attention_ATTENTION_PERSON,
+
+	v1alpha1.CredentialsConfirmedGate: pb.Attention_ATTENTION_PERSON,
+	v1alpha1.MachineHeldGate:          pb.Attention_ATTENTION_PERSON,
+	v1alpha1.RotationPassGate:         pb.Attention_ATTENTION_PERSON,
 }
 
 // operationAttention says whether an operation needs a person. One that is about to retry has had its person.

@@ -19,7 +19,7 @@ import (
 func Rows() []Row {
 	return slices.Concat(
 		orders(), keyOrders(), plans(), configs(), creates(), keys(), rights(), nodes(), idle(), bounds(), steers(), confirms(), machines(), imports(), forgets(),
-		kubernetes(), lists(), gets(), watches(),
+		kubernetes(), rotations(), lists(), gets(), watches(),
 	)
 }
 

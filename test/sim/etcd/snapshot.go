@@ -4,6 +4,7 @@ package etcd
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -22,11 +23,11 @@ import (
 // keysOfSnapshot is how many keys a snapshot holds: enough for more than one page of a database.
 const keysOfSnapshot = 100
 
-// Snapshot makes what the member id sends as a snapshot: a database as etcd's own storage writes it, with the SHA-256 of it behind it. Its
+// Snapshot makes what a member sends as a snapshot: a database as etcd's own storage writes it, with the SHA-256 of it behind it. Its
 // revision is the index of the cluster. It is answered without a quorum too.
-func (c *Cluster) Snapshot(id uint64) (data []byte, revision int64, err error) {
+func (c *Cluster) Snapshot(_ context.Context, name string) (data []byte, revision int64, err error) {
 	c.mu.Lock()
-	err = c.ask(id)
+	_, err = c.ask(name)
 	c.index++
 	index, term := c.index, c.term
 	members := make([]Member, 0, len(c.members))

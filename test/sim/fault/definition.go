@@ -76,6 +76,10 @@ const (
 	ServerCertificate = "server-certificate"
 	// ClientCertificate makes servers refuse the certificates of their clients.
 	ClientCertificate = "client-certificate"
+	// SecretsStale keeps certificates and keys from following the machine config.
+	SecretsStale = "secrets-stale"
+	// SecretsLate restarts static pods for new secrets before their files are written.
+	SecretsLate = "secrets-late"
 )
 
 // Parameters of faults.
@@ -117,6 +121,8 @@ const (
 	ParamObjects = "objects"
 	// ParamSerial is the serial number of the one certificate that ClientCertificate refuses.
 	ParamSerial = "serial"
+	// ParamPath is a pattern of the files that SecretsStale is about.
+	ParamPath = "path"
 )
 
 // Endpoint stands for a cluster's load balancer where a fault names a node.
@@ -366,6 +372,20 @@ var Definitions = []Definition{
 			which, problem,
 			{Name: ParamSerial, Summary: "only the certificate of this serial number in hexadecimal, whatever its problem; empty is all"},
 		},
+	},
+	{
+		Name:     SecretsStale,
+		Summary:  "certificates and keys on the machine stay as they are when its machine config changes",
+		Standing: true,
+		Params: []Param{
+			{Name: ParamAPI, Default: "both", Values: []string{"talos", "kube", "both"}, Summary: "whether those of the Talos API, or the files of Kubernetes"},
+			{Name: ParamPath, Default: "*", Summary: "only these files, such as */kube-apiserver/apiserver.*; * stands for anything"},
+		},
+	},
+	{
+		Name:    SecretsLate,
+		Summary: "static pods are restarted for new secrets before their files are written, and work with the old ones",
+		Params:  []Param{{Name: ParamDelay, Default: "1s", Summary: "how much later the files are written"}},
 	},
 }
 

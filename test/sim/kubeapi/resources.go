@@ -151,6 +151,9 @@ var resources = []*Resource{
 	PodDisruptionBudgets, ClusterRoles, ClusterRoleBindings,
 }
 
+// Resources are all kinds that the API serves.
+func Resources() []*Resource { return slices.Clone(resources) }
+
 func findResource(group, version, plural string) *Resource {
 	return find(func(r *Resource) bool { return r.Group == group && r.Version == version && r.Plural == plural })
 }

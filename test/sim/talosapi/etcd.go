@@ -39,7 +39,7 @@ func (machineService) EtcdMemberList(ctx context.Context, _ *machineapi.EtcdMemb
 	if err != nil {
 		return nil, err
 	}
-	members, err := n.Etcd().Members(n.MemberID())
+	members, err := n.Etcd().Members(ctx, n.Name)
 	if err != nil {
 		return nil, etcdError(err)
 	}
@@ -61,7 +61,7 @@ func (machineService) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machin
 	if err != nil {
 		return nil, err
 	}
-	s, err := n.Etcd().Status(n.MemberID())
+	s, err := n.Etcd().Status(ctx, n.Name)
 	if err != nil {
 		return nil, etcdError(err)
 	}
@@ -82,7 +82,7 @@ func (machineService) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*mac
 	if err != nil {
 		return nil, err
 	}
-	alarms, err := n.Etcd().Alarms(n.MemberID())
+	alarms, err := n.Etcd().Alarms(ctx, n.Name)
 	if err != nil {
 		return nil, etcdError(err)
 	}
@@ -97,7 +97,7 @@ func (machineService) EtcdForfeitLeadership(
 	if err != nil {
 		return nil, err
 	}
-	leader, err := n.Etcd().Forfeit(n.MemberID())
+	leader, err := n.Etcd().Forfeit(ctx, n.Name)
 	if err != nil {
 		return nil, etcdError(err)
 	}

@@ -76,9 +76,18 @@ func (c *Controller) syncPods() {
 		case pod.Status.Phase == corev1.PodPending && ready:
 			c.start(pod)
 		case pod.Status.Phase == corev1.PodRunning:
-			c.changePod(pod, func(p *corev1.Pod) { c.setRunning(p, ready, restarted[node]) })
+			c.reportRunning(pod, ready, restarted[node])
 		}
 	}
+}
+
+// reportRunning is the kubelet's word about a pod, or the node controller's where no kubelet speaks.
+func (c *Controller) reportRunning(pod *corev1.Pod, ready, restarted bool) {
+	report := c.changePod
+	if ready {
+		report = c.reportPod
+	}
+	report(pod, func(p *corev1.Pod) { c.setRunning(p, ready, restarted) })
 }
 
 // restartedNodes are the nodes that have booted since their pods last started.
@@ -138,7 +147,7 @@ func (c *Controller) started(pod *corev1.Pod) {
 	if m == nil || !m.State().KubeletReady {
 		return
 	}
-	c.changePod(pod, func(p *corev1.Pod) {
+	c.reportPod(pod, func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
 		p.Status.StartTime = ptr.To(c.now())
 		p.Status.HostIP = m.Address
@@ -201,7 +210,7 @@ func (c *Controller) finish(pod *corev1.Pod, ready bool) {
 func (c *Controller) remove(pod *corev1.Pod) {
 	current, err := c.Store.Get(kubeapi.Pods, pod.Namespace, pod.Name)
 	if err == nil && current.GetUID() == pod.UID && len(current.GetFinalizers()) == 0 {
-		_, _ = c.Store.Delete(kubeapi.Pods, pod.Namespace, pod.Name, false)
+		_, _ = c.asKubelet(pod.Spec.NodeName).Delete(kubeapi.Pods, pod.Namespace, pod.Name, false)
 	}
 }
 

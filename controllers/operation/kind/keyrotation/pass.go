@@ -4,10 +4,7 @@ package keyrotation
 
 import (
 	"context"
-	"errors"
 	"fmt"
-
-	"google.golang.org/grpc/status"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/machineconfig"
@@ -149,7 +146,7 @@ func (e *Executor) check(ctx context.Context, scope kind.Scope, unit kind.Unit) 
 	if err != nil {
 		return finding("%s", err)
 	}
-	return told(writer.CheckConfig(ctx, unit.Machine.Spec.Address, config, talos.ApplyLive), config)
+	return kind.Told(writer.CheckConfig(ctx, unit.Machine.Spec.Address, config, talos.ApplyLive), config)
 }
 
 // apply brings the config of a pass in force, unless it is. What was claimed is what is applied.
@@ -180,18 +177,5 @@ func (e *Executor) apply(ctx context.Context, scope kind.Scope, unit kind.Unit, 
 	case len(own.Persistent) > 0 && machineconfig.Hash(own.Persistent) != active:
 		return later("%s", machineconfig.PendingWords)
 	}
-	return told(writer.ApplyConfig(ctx, address, config, talos.ApplyLive), config, own.Active)
-}
-
-// told is an answer of a machine without the secrets that it may repeat.
-func told(err error, configs ...[]byte) error {
-	if err == nil || !talos.IsStatus(err) {
-		return err
-	}
-	var answer interface{ GRPCStatus() *status.Status }
-	if !errors.As(err, &answer) {
-		return errors.New("the machine answers what cannot be told")
-	}
-	code, text := answer.GRPCStatus().Code(), answer.GRPCStatus().Message()
-	return status.Error(code, machineconfig.Cleaned(text, configs...))
+	return kind.Told(writer.ApplyConfig(ctx, address, config, talos.ApplyLive), config, own.Active)
 }

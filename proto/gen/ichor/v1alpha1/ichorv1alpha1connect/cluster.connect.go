@@ -50,6 +50,9 @@ const (
 	// ClusterServiceForgetClusterProcedure is the fully-qualified name of the ClusterService's
 	// ForgetCluster RPC.
 	ClusterServiceForgetClusterProcedure = "/ichor.v1alpha1.ClusterService/ForgetCluster"
+	// ClusterServiceExportBundleProcedure is the fully-qualified name of the ClusterService's
+	// ExportBundle RPC.
+	ClusterServiceExportBundleProcedure = "/ichor.v1alpha1.ClusterService/ExportBundle"
 	// ClusterServiceHoldMachineProcedure is the fully-qualified name of the ClusterService's
 	// HoldMachine RPC.
 	ClusterServiceHoldMachineProcedure = "/ichor.v1alpha1.ClusterService/HoldMachine"
@@ -76,6 +79,9 @@ type ClusterServiceClient interface {
 	ImportCluster(context.Context, *connect.Request[v1alpha1.ImportClusterRequest]) (*connect.Response[v1alpha1.ImportClusterResponse], error)
 	// ForgetCluster takes a cluster out of the hub, and touches no machine.
 	ForgetCluster(context.Context, *connect.Request[v1alpha1.ForgetClusterRequest]) (*connect.Response[v1alpha1.ForgetClusterResponse], error)
+	// ExportBundle returns the bundle of a cluster's secrets, from which machines of the cluster are made, and writes down that people have it. It
+	// needs the right to read the Secret that it is in.
+	ExportBundle(context.Context, *connect.Request[v1alpha1.ExportBundleRequest]) (*connect.Response[v1alpha1.ExportBundleResponse], error)
 	// HoldMachine makes rolling operations skip a machine, or take it again.
 	HoldMachine(context.Context, *connect.Request[v1alpha1.HoldMachineRequest]) (*connect.Response[v1alpha1.HoldMachineResponse], error)
 	// ApproveMachine lets the hub work on a machine that it found later.
@@ -130,6 +136,12 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(clusterServiceMethods.ByName("ForgetCluster")),
 			connect.WithClientOptions(opts...),
 		),
+		exportBundle: connect.NewClient[v1alpha1.ExportBundleRequest, v1alpha1.ExportBundleResponse](
+			httpClient,
+			baseURL+ClusterServiceExportBundleProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ExportBundle")),
+			connect.WithClientOptions(opts...),
+		),
 		holdMachine: connect.NewClient[v1alpha1.HoldMachineRequest, v1alpha1.HoldMachineResponse](
 			httpClient,
 			baseURL+ClusterServiceHoldMachineProcedure,
@@ -166,6 +178,7 @@ type clusterServiceClient struct {
 	listMachines   *connect.Client[v1alpha1.ListMachinesRequest, v1alpha1.ListMachinesResponse]
 	importCluster  *connect.Client[v1alpha1.ImportClusterRequest, v1alpha1.ImportClusterResponse]
 	forgetCluster  *connect.Client[v1alpha1.ForgetClusterRequest, v1alpha1.ForgetClusterResponse]
+	exportBundle   *connect.Client[v1alpha1.ExportBundleRequest, v1alpha1.ExportBundleResponse]
 	holdMachine    *connect.Client[v1alpha1.HoldMachineRequest, v1alpha1.HoldMachineResponse]
 	approveMachine *connect.Client[v1alpha1.ApproveMachineRequest, v1alpha1.ApproveMachineResponse]
 	diffConfig     *connect.Client[v1alpha1.DiffConfigRequest, v1alpha1.DiffConfigResponse]
@@ -195,6 +208,11 @@ func (c *clusterServiceClient) ImportCluster(ctx context.Context, req *connect.R
 // ForgetCluster calls ichor.v1alpha1.ClusterService.ForgetCluster.
 func (c *clusterServiceClient) ForgetCluster(ctx context.Context, req *connect.Request[v1alpha1.ForgetClusterRequest]) (*connect.Response[v1alpha1.ForgetClusterResponse], error) {
 	return c.forgetCluster.CallUnary(ctx, req)
+}
+
+// ExportBundle calls ichor.v1alpha1.ClusterService.ExportBundle.
+func (c *clusterServiceClient) ExportBundle(ctx context.Context, req *connect.Request[v1alpha1.ExportBundleRequest]) (*connect.Response[v1alpha1.ExportBundleResponse], error) {
+	return c.exportBundle.CallUnary(ctx, req)
 }
 
 // HoldMachine calls ichor.v1alpha1.ClusterService.HoldMachine.
@@ -229,6 +247,9 @@ type ClusterServiceHandler interface {
 	ImportCluster(context.Context, *connect.Request[v1alpha1.ImportClusterRequest]) (*connect.Response[v1alpha1.ImportClusterResponse], error)
 	// ForgetCluster takes a cluster out of the hub, and touches no machine.
 	ForgetCluster(context.Context, *connect.Request[v1alpha1.ForgetClusterRequest]) (*connect.Response[v1alpha1.ForgetClusterResponse], error)
+	// ExportBundle returns the bundle of a cluster's secrets, from which machines of the cluster are made, and writes down that people have it. It
+	// needs the right to read the Secret that it is in.
+	ExportBundle(context.Context, *connect.Request[v1alpha1.ExportBundleRequest]) (*connect.Response[v1alpha1.ExportBundleResponse], error)
 	// HoldMachine makes rolling operations skip a machine, or take it again.
 	HoldMachine(context.Context, *connect.Request[v1alpha1.HoldMachineRequest]) (*connect.Response[v1alpha1.HoldMachineResponse], error)
 	// ApproveMachine lets the hub work on a machine that it found later.
@@ -279,6 +300,12 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		connect.WithSchema(clusterServiceMethods.ByName("ForgetCluster")),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterServiceExportBundleHandler := connect.NewUnaryHandler(
+		ClusterServiceExportBundleProcedure,
+		svc.ExportBundle,
+		connect.WithSchema(clusterServiceMethods.ByName("ExportBundle")),
+		connect.WithHandlerOptions(opts...),
+	)
 	clusterServiceHoldMachineHandler := connect.NewUnaryHandler(
 		ClusterServiceHoldMachineProcedure,
 		svc.HoldMachine,
@@ -317,6 +344,8 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceImportClusterHandler.ServeHTTP(w, r)
 		case ClusterServiceForgetClusterProcedure:
 			clusterServiceForgetClusterHandler.ServeHTTP(w, r)
+		case ClusterServiceExportBundleProcedure:
+			clusterServiceExportBundleHandler.ServeHTTP(w, r)
 		case ClusterServiceHoldMachineProcedure:
 			clusterServiceHoldMachineHandler.ServeHTTP(w, r)
 		case ClusterServiceApproveMachineProcedure:
@@ -352,6 +381,10 @@ func (UnimplementedClusterServiceHandler) ImportCluster(context.Context, *connec
 
 func (UnimplementedClusterServiceHandler) ForgetCluster(context.Context, *connect.Request[v1alpha1.ForgetClusterRequest]) (*connect.Response[v1alpha1.ForgetClusterResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.ForgetCluster is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) ExportBundle(context.Context, *connect.Request[v1alpha1.ExportBundleRequest]) (*connect.Response[v1alpha1.ExportBundleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.ExportBundle is not implemented"))
 }
 
 func (UnimplementedClusterServiceHandler) HoldMachine(context.Context, *connect.Request[v1alpha1.HoldMachineRequest]) (*connect.Response[v1alpha1.HoldMachineResponse], error) {

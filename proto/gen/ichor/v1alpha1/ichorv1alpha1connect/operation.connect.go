@@ -56,6 +56,9 @@ const (
 	// OperationServiceConfirmOperationProcedure is the fully-qualified name of the OperationService's
 	// ConfirmOperation RPC.
 	OperationServiceConfirmOperationProcedure = "/ichor.v1alpha1.OperationService/ConfirmOperation"
+	// OperationServiceTurnBackOperationProcedure is the fully-qualified name of the OperationService's
+	// TurnBackOperation RPC.
+	OperationServiceTurnBackOperationProcedure = "/ichor.v1alpha1.OperationService/TurnBackOperation"
 	// OperationServiceDeleteOperationProcedure is the fully-qualified name of the OperationService's
 	// DeleteOperation RPC.
 	OperationServiceDeleteOperationProcedure = "/ichor.v1alpha1.OperationService/DeleteOperation"
@@ -81,6 +84,9 @@ type OperationServiceClient interface {
 	RetryOperation(context.Context, *connect.Request[v1alpha1.RetryOperationRequest]) (*connect.Response[v1alpha1.RetryOperationResponse], error)
 	// ConfirmOperation says that what a stage waits for of people is done. It needs the right to start the same operation.
 	ConfirmOperation(context.Context, *connect.Request[v1alpha1.ConfirmOperationRequest]) (*connect.Response[v1alpha1.ConfirmOperationResponse], error)
+	// TurnBackOperation makes what an operation has changed what it was, as long as that is possible. It needs the right to start the same
+	// operation.
+	TurnBackOperation(context.Context, *connect.Request[v1alpha1.TurnBackOperationRequest]) (*connect.Response[v1alpha1.TurnBackOperationResponse], error)
 	// DeleteOperation settles an operation and deletes it.
 	DeleteOperation(context.Context, *connect.Request[v1alpha1.DeleteOperationRequest]) (*connect.Response[v1alpha1.DeleteOperationResponse], error)
 	// WatchOperations sends the operations that there are, then every change. It goes on after resume_token without a gap.
@@ -143,6 +149,12 @@ func NewOperationServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(operationServiceMethods.ByName("ConfirmOperation")),
 			connect.WithClientOptions(opts...),
 		),
+		turnBackOperation: connect.NewClient[v1alpha1.TurnBackOperationRequest, v1alpha1.TurnBackOperationResponse](
+			httpClient,
+			baseURL+OperationServiceTurnBackOperationProcedure,
+			connect.WithSchema(operationServiceMethods.ByName("TurnBackOperation")),
+			connect.WithClientOptions(opts...),
+		),
 		deleteOperation: connect.NewClient[v1alpha1.DeleteOperationRequest, v1alpha1.DeleteOperationResponse](
 			httpClient,
 			baseURL+OperationServiceDeleteOperationProcedure,
@@ -168,6 +180,7 @@ type operationServiceClient struct {
 	setOperationPaused *connect.Client[v1alpha1.SetOperationPausedRequest, v1alpha1.SetOperationPausedResponse]
 	retryOperation     *connect.Client[v1alpha1.RetryOperationRequest, v1alpha1.RetryOperationResponse]
 	confirmOperation   *connect.Client[v1alpha1.ConfirmOperationRequest, v1alpha1.ConfirmOperationResponse]
+	turnBackOperation  *connect.Client[v1alpha1.TurnBackOperationRequest, v1alpha1.TurnBackOperationResponse]
 	deleteOperation    *connect.Client[v1alpha1.DeleteOperationRequest, v1alpha1.DeleteOperationResponse]
 	watchOperations    *connect.Client[v1alpha1.WatchOperationsRequest, v1alpha1.WatchOperationsResponse]
 }
@@ -207,6 +220,11 @@ func (c *operationServiceClient) ConfirmOperation(ctx context.Context, req *conn
 	return c.confirmOperation.CallUnary(ctx, req)
 }
 
+// TurnBackOperation calls ichor.v1alpha1.OperationService.TurnBackOperation.
+func (c *operationServiceClient) TurnBackOperation(ctx context.Context, req *connect.Request[v1alpha1.TurnBackOperationRequest]) (*connect.Response[v1alpha1.TurnBackOperationResponse], error) {
+	return c.turnBackOperation.CallUnary(ctx, req)
+}
+
 // DeleteOperation calls ichor.v1alpha1.OperationService.DeleteOperation.
 func (c *operationServiceClient) DeleteOperation(ctx context.Context, req *connect.Request[v1alpha1.DeleteOperationRequest]) (*connect.Response[v1alpha1.DeleteOperationResponse], error) {
 	return c.deleteOperation.CallUnary(ctx, req)
@@ -234,6 +252,9 @@ type OperationServiceHandler interface {
 	RetryOperation(context.Context, *connect.Request[v1alpha1.RetryOperationRequest]) (*connect.Response[v1alpha1.RetryOperationResponse], error)
 	// ConfirmOperation says that what a stage waits for of people is done. It needs the right to start the same operation.
 	ConfirmOperation(context.Context, *connect.Request[v1alpha1.ConfirmOperationRequest]) (*connect.Response[v1alpha1.ConfirmOperationResponse], error)
+	// TurnBackOperation makes what an operation has changed what it was, as long as that is possible. It needs the right to start the same
+	// operation.
+	TurnBackOperation(context.Context, *connect.Request[v1alpha1.TurnBackOperationRequest]) (*connect.Response[v1alpha1.TurnBackOperationResponse], error)
 	// DeleteOperation settles an operation and deletes it.
 	DeleteOperation(context.Context, *connect.Request[v1alpha1.DeleteOperationRequest]) (*connect.Response[v1alpha1.DeleteOperationResponse], error)
 	// WatchOperations sends the operations that there are, then every change. It goes on after resume_token without a gap.
@@ -292,6 +313,12 @@ func NewOperationServiceHandler(svc OperationServiceHandler, opts ...connect.Han
 		connect.WithSchema(operationServiceMethods.ByName("ConfirmOperation")),
 		connect.WithHandlerOptions(opts...),
 	)
+	operationServiceTurnBackOperationHandler := connect.NewUnaryHandler(
+		OperationServiceTurnBackOperationProcedure,
+		svc.TurnBackOperation,
+		connect.WithSchema(operationServiceMethods.ByName("TurnBackOperation")),
+		connect.WithHandlerOptions(opts...),
+	)
 	operationServiceDeleteOperationHandler := connect.NewUnaryHandler(
 		OperationServiceDeleteOperationProcedure,
 		svc.DeleteOperation,
@@ -321,6 +348,8 @@ func NewOperationServiceHandler(svc OperationServiceHandler, opts ...connect.Han
 			operationServiceRetryOperationHandler.ServeHTTP(w, r)
 		case OperationServiceConfirmOperationProcedure:
 			operationServiceConfirmOperationHandler.ServeHTTP(w, r)
+		case OperationServiceTurnBackOperationProcedure:
+			operationServiceTurnBackOperationHandler.ServeHTTP(w, r)
 		case OperationServiceDeleteOperationProcedure:
 			operationServiceDeleteOperationHandler.ServeHTTP(w, r)
 		case OperationServiceWatchOperationsProcedure:
@@ -360,6 +389,10 @@ func (UnimplementedOperationServiceHandler) RetryOperation(context.Context, *con
 
 func (UnimplementedOperationServiceHandler) ConfirmOperation(context.Context, *connect.Request[v1alpha1.ConfirmOperationRequest]) (*connect.Response[v1alpha1.ConfirmOperationResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.OperationService.ConfirmOperation is not implemented"))
+}
+
+func (UnimplementedOperationServiceHandler) TurnBackOperation(context.Context, *connect.Request[v1alpha1.TurnBackOperationRequest]) (*connect.Response[v1alpha1.TurnBackOperationResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.OperationService.TurnBackOperation is not implemented"))
 }
 
 func (UnimplementedOperationServiceHandler) DeleteOperation(context.Context, *connect.Request[v1alpha1.DeleteOperationRequest]) (*connect.Response[v1alpha1.DeleteOperationResponse], error) {

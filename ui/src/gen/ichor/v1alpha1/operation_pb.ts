@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ichor/v1alpha1/operation.proto.
  */
 export const file_ichor_v1alpha1_operation: GenFile = /*@__PURE__*/
-  fileDesc("Ch5pY2hvci92MWFscGhhMS9vcGVyYXRpb24ucHJvdG8SDmljaG9yLnYxYWxwaGExIiwKDEdhdGVPdmVycmlkZRIMCgRnYXRlGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKXAQoOTm9kZVBhcmFtZXRlcnMSDwoHbWFjaGluZRgBIAEoCRIOCgZhY3Rpb24YAiABKAkSEwoLcmVib290X21vZGUYAyABKAkSDwoHc2VydmljZRgEIAEoCRIuCgVyZXNldBgFIAEoCzIfLmljaG9yLnYxYWxwaGExLlJlc2V0UGFyYW1ldGVycxIOCgZhbGFybXMYBiABKAkiPgoPUmVzZXRQYXJhbWV0ZXJzEg4KBm1hbm5lchgBIAEoCRIMCgR3aXBlGAIgAygJEg0KBWFmdGVyGAMgASgJIiQKEENvbmZpZ1BhcmFtZXRlcnMSEAoIbWFjaGluZXMYASADKAkiNgoSU2h1dGRvd25QYXJhbWV0ZXJzEg4KBmFjdGlvbhgBIAEoCRIQCghzbmFwc2hvdBgCIAEoCSIlChVLZXlSb3RhdGlvblBhcmFtZXRlcnMSDAoEa2V5cxgBIAMoCSL+AQoTT3BlcmF0aW9uUGFyYW1ldGVycxIuCgRub2RlGAEgASgLMh4uaWNob3IudjFhbHBoYTEuTm9kZVBhcmFtZXRlcnNIABIyCgZjb25maWcYAiABKAsyIC5pY2hvci52MWFscGhhMS5Db25maWdQYXJhbWV0ZXJzSAASNgoIc2h1dGRvd24YAyABKAsyIi5pY2hvci52MWFscGhhMS5TaHV0ZG93blBhcmFtZXRlcnNIABI9CgxrZXlfcm90YXRpb24YMiABKAsyJS5pY2hvci52MWFscGhhMS5LZXlSb3RhdGlvblBhcmFtZXRlcnNIAEIMCgpwYXJhbWV0ZXJzIoYJCglPcGVyYXRpb24SJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEgsKA3VpZBgCIAEoCRIqCgdjbHVzdGVyGAMgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEisKBGtpbmQYBCABKA4yHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25LaW5kEi0KBXBoYXNlGAUgASgOMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uUGhhc2USDQoFc3RhZ2UYBiABKAkSGAoQY29tcGxldGVkX3N0YWdlcxgHIAMoCRIvCgZ0YXJnZXQYCCABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSLwoIbWFjaGluZXMYCSADKAsyHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25Vbml0EiwKBXVuaXRzGAogAygLMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVW5pdBIMCgRoZWxkGAsgAygJEhYKDmZhaWx1cmVfcmVhc29uGAwgASgJEi0KCmNvbmRpdGlvbnMYDSADKAsyGS5pY2hvci52MWFscGhhMS5Db25kaXRpb24SJgoGYW5zd2VyGA4gASgLMhYuaWNob3IudjFhbHBoYTEuQW5zd2VyEiwKCWF0dGVudGlvbhgPIAEoDjIZLmljaG9yLnYxYWxwaGExLkF0dGVudGlvbhIOCgZwYXVzZWQYECABKAgSEAoIZGVsZXRpbmcYESABKAgSEQoJbG9ja19oZWxkGBIgASgIEhcKD21heF91bmF2YWlsYWJsZRgTIAEoCRIvCglvdmVycmlkZXMYFCADKAsyHC5pY2hvci52MWFscGhhMS5HYXRlT3ZlcnJpZGUSNwoKcGFyYW1ldGVycxgVIAEoCzIjLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBhcmFtZXRlcnMSEgoKY3JlYXRlZF9ieRgWIAEoCRIvCgtjcmVhdGVfdGltZRgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc3RhcnRfdGltZRgYIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPY29tcGxldGlvbl90aW1lGBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9sYXN0X3JldHJ5X3RpbWUYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKBmxhYmVscxgbIAMoCzIlLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbi5MYWJlbHNFbnRyeRIWCg5tYWNoaW5lc190b3RhbBgcIAEoBRIaChJtYWNoaW5lc19jb21wbGV0ZWQYHSABKAUSFwoPcmV0cnlfcmVxdWVzdGVkGB4gASgIEg4KBmF3YWl0cxgyIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIocCCg1PcGVyYXRpb25Vbml0EgwKBG5hbWUYASABKAkSKAoFcGhhc2UYAiABKA4yGS5pY2hvci52MWFscGhhMS5Vbml0UGhhc2USDQoFc3RhZ2UYAyABKAkSDAoEc3RlcBgEIAEoCRIzCg9zdGVwX3N0YXJ0X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB21lc3NhZ2UYBiABKAkSDgoGZmFpbGVkGAcgASgIEiwKBXN0ZXBzGAggAygLMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uU3RlcBIMCgRkb25lGDIgASgDEg8KB2dvZXNfb24YMyABKAgiigEKDU9wZXJhdGlvblN0ZXASDAoEbmFtZRgBIAEoCRIuCgpzdGFydF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFc3RhZ2UYBCABKAkiUgoGQW5zd2VyEg0KBWRvaW5nGAEgASgJEgsKA3doeRgCIAEoCRILCgN3aG8YAyABKAkSDwoHY29tbWFuZBgEIAEoCRIOCgZyZWFzb24YBSABKAki7QUKBFBsYW4SKgoHY2x1c3RlchgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIrCgRraW5kGAIgASgOMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uS2luZBImCgZlZmZlY3QYAyABKA4yFi5pY2hvci52MWFscGhhMS5FZmZlY3QSKQoGc3RhZ2VzGAQgAygLMhkuaWNob3IudjFhbHBoYTEuUGxhblN0YWdlEgwKBGhlbGQYBSADKAkSMAoHY3VycmVudBgGIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBIvCgZ0YXJnZXQYByABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSKQoIcmVmdXNhbHMYCCADKAsyFy5pY2hvci52MWFscGhhMS5SZWZ1c2FsEikKCHdhcm5pbmdzGAkgAygLMhcuaWNob3IudjFhbHBoYTEuV2FybmluZxIrCgpvdmVycmlkZGVuGAogAygLMhcuaWNob3IudjFhbHBoYTEuUmVmdXNhbBI1ChJlc3RpbWF0ZWRfZHVyYXRpb24YCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoNb2JzZXJ2ZWRfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJYXRfdGFyZ2V0GA0gASgIEjIKDGNvbmZpcm1hdGlvbhgOIAEoDjIcLmljaG9yLnYxYWxwaGExLkNvbmZpcm1hdGlvbhITCgt3cml0ZXNfc3BlYxgPIAEoCBIPCgdjb21tYW5kGBAgASgJEhIKCmxpdmVfZ2F0ZXMYESADKAkSDgoGbG9zc2VzGBIgAygJEi8KCW1hbmlmZXN0cxgTIAMoCzIcLmljaG9yLnYxYWxwaGExLlBsYW5NYW5pZmVzdBIZChFtYW5pZmVzdHNfdHJvdWJsZRgUIAEoCSJLCgxQbGFuTWFuaWZlc3QSDgoGb2JqZWN0GAEgASgJEg4KBmFjdGlvbhgCIAEoCRINCgVvd25lchgDIAEoCRIMCgRkaWZmGAQgASgJIlgKCVBsYW5TdGFnZRIMCgRuYW1lGAEgASgJEikKBmdyb3VwcxgCIAMoCzIZLmljaG9yLnYxYWxwaGExLlBsYW5Hcm91cBISCgpkaXNydXB0aXZlGAMgASgIIjoKCVBsYW5Hcm91cBItCghtYWNoaW5lcxgBIAMoCzIbLmljaG9yLnYxYWxwaGExLlBsYW5NYWNoaW5lIu0BCgtQbGFuTWFjaGluZRIMCgRuYW1lGAEgASgJEgwKBG5vZGUYAiABKAkSKQoEcm9sZRgDIAEoDjIbLmljaG9yLnYxYWxwaGExLk1hY2hpbmVSb2xlEjAKB2N1cnJlbnQYBCABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSLwoGdGFyZ2V0GAUgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0EiYKBmVmZmVjdBgGIAEoDjIWLmljaG9yLnYxYWxwaGExLkVmZmVjdBIMCgRkaWZmGAcgASgJIksKB1JlZnVzYWwSDAoEZ2F0ZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEgwKBGhlbHAYAyABKAkSEwoLb3ZlcnJpZGFibGUYBCABKAgiNQoIUmVmdXNhbHMSKQoIcmVmdXNhbHMYASADKAsyFy5pY2hvci52MWFscGhhMS5SZWZ1c2FsIjsKClBhcnRseURvbmUSDAoEZG9uZRgBIAEoCRIPCgdtaXNzaW5nGAIgASgJEg4KBmZpbmlzaBgDIAEoCSIoCgdXYXJuaW5nEgwKBGNvZGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCSKyAgoPT3BlcmF0aW9uRmlsdGVyEisKCGNsdXN0ZXJzGAEgAygLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEhIKCm5hbWVzcGFjZXMYAiADKAkSLAoFa2luZHMYAyADKA4yHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25LaW5kEi4KBnBoYXNlcxgEIAMoDjIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBoYXNlEhYKDmxhYmVsX3NlbGVjdG9yGAUgASgJEgwKBHRleHQYBiABKAkSMAoNbWluX2F0dGVudGlvbhgHIAEoDjIZLmljaG9yLnYxYWxwaGExLkF0dGVudGlvbhIoCgVuYW1lcxgIIAMoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZSJ+ChVMaXN0T3BlcmF0aW9uc1JlcXVlc3QSLwoGZmlsdGVyGAEgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uRmlsdGVyEhAKCG9yZGVyX2J5GAIgASgJEiIKBHBhZ2UYAyABKAsyFC5pY2hvci52MWFscGhhMS5QYWdlIrUBChZMaXN0T3BlcmF0aW9uc1Jlc3BvbnNlEi0KCm9wZXJhdGlvbnMYASADKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAUSKQoIZmFpbHVyZXMYBCADKAsyFy5pY2hvci52MWFscGhhMS5GYWlsdXJlEhQKDHJlc3VtZV90b2tlbhgFIAEoCSI9ChNHZXRPcGVyYXRpb25SZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZSJ0ChRHZXRPcGVyYXRpb25SZXNwb25zZRIsCglvcGVyYXRpb24YASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24SLgoGZXZlbnRzGAIgAygLMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uRXZlbnQiewoOT3BlcmF0aW9uRXZlbnQSKAoEdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHd2FybmluZxgCIAEoCBIOCgZyZWFzb24YAyABKAkSDwoHbWVzc2FnZRgEIAEoCRINCgVjb3VudBgFIAEoBSKdAgoOT3BlcmF0aW9uT3JkZXISKgoHY2x1c3RlchgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIrCgRraW5kGAIgASgOMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uS2luZBI3CgpwYXJhbWV0ZXJzGAMgASgLMiMuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uUGFyYW1ldGVycxIvCgZ0YXJnZXQYBCABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSFwoPbWF4X3VuYXZhaWxhYmxlGAUgASgJEi8KCW92ZXJyaWRlcxgGIAMoCzIcLmljaG9yLnYxYWxwaGExLkdhdGVPdmVycmlkZSJFChRQbGFuT3BlcmF0aW9uUmVxdWVzdBItCgVvcmRlchgBIAEoCzIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbk9yZGVyIjsKFVBsYW5PcGVyYXRpb25SZXNwb25zZRIiCgRwbGFuGAEgASgLMhQuaWNob3IudjFhbHBoYTEuUGxhbiKxAQoWQ3JlYXRlT3BlcmF0aW9uUmVxdWVzdBItCgVvcmRlchgBIAEoCzIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbk9yZGVyEjgKD2V4cGVjdGVkX3RhcmdldBgCIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSFQoNdmFsaWRhdGVfb25seRgEIAEoCCKDAQoXQ3JlYXRlT3BlcmF0aW9uUmVzcG9uc2USLAoJb3BlcmF0aW9uGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEg8KB2V4aXN0ZWQYAiABKAgSEgoKd3JvdGVfc3BlYxgDIAEoCBIVCg1ub3RoaW5nX3RvX2RvGAQgASgIIlMKGVNldE9wZXJhdGlvblBhdXNlZFJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEg4KBnBhdXNlZBgCIAEoCCJbChpTZXRPcGVyYXRpb25QYXVzZWRSZXNwb25zZRIsCglvcGVyYXRpb24YASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24SDwoHY2hhbmdlZBgCIAEoCCJQChdDb25maXJtT3BlcmF0aW9uUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USDQoFc3RhZ2UYAiABKAkiWQoYQ29uZmlybU9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdjaGFuZ2VkGAIgASgIIj8KFVJldHJ5T3BlcmF0aW9uUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UiVwoWUmV0cnlPcGVyYXRpb25SZXNwb25zZRIsCglvcGVyYXRpb24YASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24SDwoHY2hhbmdlZBgCIAEoCCJfChZEZWxldGVPcGVyYXRpb25SZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRINCgVmb3JjZRgCIAEoCBIOCgZyZWFzb24YAyABKAkiJwoXRGVsZXRlT3BlcmF0aW9uUmVzcG9uc2USDAoEZ29uZRgBIAEoCCJfChZXYXRjaE9wZXJhdGlvbnNSZXF1ZXN0Ei8KBmZpbHRlchgBIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkZpbHRlchIUCgxyZXN1bWVfdG9rZW4YAiABKAkilgIKF1dhdGNoT3BlcmF0aW9uc1Jlc3BvbnNlEiwKB2NoYW5nZWQYASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25IABIsCgdyZW1vdmVkGAIgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlSAASKAoGc3luY2VkGAMgASgLMhYuaWNob3IudjFhbHBoYTEuU3luY2VkSAASJgoFcmVzZXQYBCABKAsyFS5pY2hvci52MWFscGhhMS5SZXNldEgAEi4KCWhlYXJ0YmVhdBgFIAEoCzIZLmljaG9yLnYxYWxwaGExLkhlYXJ0YmVhdEgAEhQKDHJlc3VtZV90b2tlbhgGIAEoCUIHCgVldmVudCIICgZTeW5jZWQiBwoFUmVzZXQqzQIKDU9wZXJhdGlvbktpbmQSHgoaT1BFUkFUSU9OX0tJTkRfVU5TUEVDSUZJRUQQABIYChRPUEVSQVRJT05fS0lORF9UQUxPUxABEh0KGU9QRVJBVElPTl9LSU5EX0tVQkVSTkVURVMQAhIYChRPUEVSQVRJT05fS0lORF9JQ0hPUhADEhYKEk9QRVJBVElPTl9LSU5EX0NOSRAEEhkKFU9QRVJBVElPTl9LSU5EX0NPTkZJRxAFEhcKE09QRVJBVElPTl9LSU5EX05PREUQBhIbChdPUEVSQVRJT05fS0lORF9TSFVURE9XThAHEh4KGk9QRVJBVElPTl9LSU5EX0NBX1JPVEFUSU9OEAgSHwobT1BFUkFUSU9OX0tJTkRfS0VZX1JPVEFUSU9OEAkSHwobT1BFUkFUSU9OX0tJTkRfRVRDRF9SRVNUT1JFEAoqqgEKDk9wZXJhdGlvblBoYXNlEh8KG09QRVJBVElPTl9QSEFTRV9VTlNQRUNJRklFRBAAEhsKF09QRVJBVElPTl9QSEFTRV9QRU5ESU5HEAESHwobT1BFUkFUSU9OX1BIQVNFX0lOX1BST0dSRVNTEAISGgoWT1BFUkFUSU9OX1BIQVNFX1BBVVNFRBADEh0KGU9QRVJBVElPTl9QSEFTRV9DT01QTEVURUQQBCrLAQoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEg8KC0VGRkVDVF9OT05FEAESHQoZRUZGRUNUX1JFU1RBUlRfQ09NUE9ORU5UUxACEhEKDUVGRkVDVF9SRUJPT1QQAxIPCgtFRkZFQ1RfU1RPUBAEEhYKEkVGRkVDVF9DQV9ST1RBVElPThAFEhcKE0VGRkVDVF9LRVlfUk9UQVRJT04QBhISCg5FRkZFQ1RfUkVTVE9SRRAHEhAKDEVGRkVDVF9SRVNFVBAIKl0KCVVuaXRQaGFzZRIaChZVTklUX1BIQVNFX1VOU1BFQ0lGSUVEEAASGgoWVU5JVF9QSEFTRV9JTl9QUk9HUkVTUxABEhgKFFVOSVRfUEhBU0VfQ09NUExFVEVEEAIqWQoMQ29uZmlybWF0aW9uEhwKGENPTkZJUk1BVElPTl9VTlNQRUNJRklFRBAAEhQKEENPTkZJUk1BVElPTl9ZRVMQARIVChFDT05GSVJNQVRJT05fTkFNRRACMqMHChBPcGVyYXRpb25TZXJ2aWNlEmQKDkxpc3RPcGVyYXRpb25zEiUuaWNob3IudjFhbHBoYTEuTGlzdE9wZXJhdGlvbnNSZXF1ZXN0GiYuaWNob3IudjFhbHBoYTEuTGlzdE9wZXJhdGlvbnNSZXNwb25zZSIDkAIBEl4KDEdldE9wZXJhdGlvbhIjLmljaG9yLnYxYWxwaGExLkdldE9wZXJhdGlvblJlcXVlc3QaJC5pY2hvci52MWFscGhhMS5HZXRPcGVyYXRpb25SZXNwb25zZSIDkAIBEmEKDVBsYW5PcGVyYXRpb24SJC5pY2hvci52MWFscGhhMS5QbGFuT3BlcmF0aW9uUmVxdWVzdBolLmljaG9yLnYxYWxwaGExLlBsYW5PcGVyYXRpb25SZXNwb25zZSIDkAIBEmIKD0NyZWF0ZU9wZXJhdGlvbhImLmljaG9yLnYxYWxwaGExLkNyZWF0ZU9wZXJhdGlvblJlcXVlc3QaJy5pY2hvci52MWFscGhhMS5DcmVhdGVPcGVyYXRpb25SZXNwb25zZRJrChJTZXRPcGVyYXRpb25QYXVzZWQSKS5pY2hvci52MWFscGhhMS5TZXRPcGVyYXRpb25QYXVzZWRSZXF1ZXN0GiouaWNob3IudjFhbHBoYTEuU2V0T3BlcmF0aW9uUGF1c2VkUmVzcG9uc2USXwoOUmV0cnlPcGVyYXRpb24SJS5pY2hvci52MWFscGhhMS5SZXRyeU9wZXJhdGlvblJlcXVlc3QaJi5pY2hvci52MWFscGhhMS5SZXRyeU9wZXJhdGlvblJlc3BvbnNlEmUKEENvbmZpcm1PcGVyYXRpb24SJy5pY2hvci52MWFscGhhMS5Db25maXJtT3BlcmF0aW9uUmVxdWVzdBooLmljaG9yLnYxYWxwaGExLkNvbmZpcm1PcGVyYXRpb25SZXNwb25zZRJiCg9EZWxldGVPcGVyYXRpb24SJi5pY2hvci52MWFscGhhMS5EZWxldGVPcGVyYXRpb25SZXF1ZXN0GicuaWNob3IudjFhbHBoYTEuRGVsZXRlT3BlcmF0aW9uUmVzcG9uc2USaQoPV2F0Y2hPcGVyYXRpb25zEiYuaWNob3IudjFhbHBoYTEuV2F0Y2hPcGVyYXRpb25zUmVxdWVzdBonLmljaG9yLnYxYWxwaGExLldhdGNoT3BlcmF0aW9uc1Jlc3BvbnNlIgOQAgEwAUI8WjppY2hvci5tYWVzaC5kZXYvaHViL3Byb3RvL2dlbi9pY2hvci92MWFscGhhMTtpY2hvcnYxYWxwaGExYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ichor_v1alpha1_types]);
+  fileDesc("Ch5pY2hvci92MWFscGhhMS9vcGVyYXRpb24ucHJvdG8SDmljaG9yLnYxYWxwaGExIiwKDEdhdGVPdmVycmlkZRIMCgRnYXRlGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKXAQoOTm9kZVBhcmFtZXRlcnMSDwoHbWFjaGluZRgBIAEoCRIOCgZhY3Rpb24YAiABKAkSEwoLcmVib290X21vZGUYAyABKAkSDwoHc2VydmljZRgEIAEoCRIuCgVyZXNldBgFIAEoCzIfLmljaG9yLnYxYWxwaGExLlJlc2V0UGFyYW1ldGVycxIOCgZhbGFybXMYBiABKAkiPgoPUmVzZXRQYXJhbWV0ZXJzEg4KBm1hbm5lchgBIAEoCRIMCgR3aXBlGAIgAygJEg0KBWFmdGVyGAMgASgJIiQKEENvbmZpZ1BhcmFtZXRlcnMSEAoIbWFjaGluZXMYASADKAkiNgoSU2h1dGRvd25QYXJhbWV0ZXJzEg4KBmFjdGlvbhgBIAEoCRIQCghzbmFwc2hvdBgCIAEoCSIlChVLZXlSb3RhdGlvblBhcmFtZXRlcnMSDAoEa2V5cxgBIAMoCSIrChRDQVJvdGF0aW9uUGFyYW1ldGVycxITCgthdXRob3JpdGllcxgBIAMoCSK7AgoTT3BlcmF0aW9uUGFyYW1ldGVycxIuCgRub2RlGAEgASgLMh4uaWNob3IudjFhbHBoYTEuTm9kZVBhcmFtZXRlcnNIABIyCgZjb25maWcYAiABKAsyIC5pY2hvci52MWFscGhhMS5Db25maWdQYXJhbWV0ZXJzSAASNgoIc2h1dGRvd24YAyABKAsyIi5pY2hvci52MWFscGhhMS5TaHV0ZG93blBhcmFtZXRlcnNIABI7CgtjYV9yb3RhdGlvbhgoIAEoCzIkLmljaG9yLnYxYWxwaGExLkNBUm90YXRpb25QYXJhbWV0ZXJzSAASPQoMa2V5X3JvdGF0aW9uGDIgASgLMiUuaWNob3IudjFhbHBoYTEuS2V5Um90YXRpb25QYXJhbWV0ZXJzSABCDAoKcGFyYW1ldGVycyLPCQoJT3BlcmF0aW9uEiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRILCgN1aWQYAiABKAkSKgoHY2x1c3RlchgDIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIrCgRraW5kGAQgASgOMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uS2luZBItCgVwaGFzZRgFIAEoDjIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBoYXNlEg0KBXN0YWdlGAYgASgJEhgKEGNvbXBsZXRlZF9zdGFnZXMYByADKAkSLwoGdGFyZ2V0GAggASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0Ei8KCG1hY2hpbmVzGAkgAygLMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVW5pdBIsCgV1bml0cxgKIAMoCzIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblVuaXQSDAoEaGVsZBgLIAMoCRIWCg5mYWlsdXJlX3JlYXNvbhgMIAEoCRItCgpjb25kaXRpb25zGA0gAygLMhkuaWNob3IudjFhbHBoYTEuQ29uZGl0aW9uEiYKBmFuc3dlchgOIAEoCzIWLmljaG9yLnYxYWxwaGExLkFuc3dlchIsCglhdHRlbnRpb24YDyABKA4yGS5pY2hvci52MWFscGhhMS5BdHRlbnRpb24SDgoGcGF1c2VkGBAgASgIEhAKCGRlbGV0aW5nGBEgASgIEhEKCWxvY2tfaGVsZBgSIAEoCBIXCg9tYXhfdW5hdmFpbGFibGUYEyABKAkSLwoJb3ZlcnJpZGVzGBQgAygLMhwuaWNob3IudjFhbHBoYTEuR2F0ZU92ZXJyaWRlEjcKCnBhcmFtZXRlcnMYFSABKAsyIy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25QYXJhbWV0ZXJzEhIKCmNyZWF0ZWRfYnkYFiABKAkSLwoLY3JlYXRlX3RpbWUYFyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD2NvbXBsZXRpb25fdGltZRgZIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPbGFzdF9yZXRyeV90aW1lGBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI1CgZsYWJlbHMYGyADKAsyJS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24uTGFiZWxzRW50cnkSFgoObWFjaGluZXNfdG90YWwYHCABKAUSGgoSbWFjaGluZXNfY29tcGxldGVkGB0gASgFEhcKD3JldHJ5X3JlcXVlc3RlZBgeIAEoCBIbChN0dXJuX2JhY2tfcmVxdWVzdGVkGCggASgIEhUKDWNhbl90dXJuX2JhY2sYKSABKAgSEwoLbm9fd2F5X2JhY2sYKiABKAkSDgoGYXdhaXRzGDIgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEihwIKDU9wZXJhdGlvblVuaXQSDAoEbmFtZRgBIAEoCRIoCgVwaGFzZRgCIAEoDjIZLmljaG9yLnYxYWxwaGExLlVuaXRQaGFzZRINCgVzdGFnZRgDIAEoCRIMCgRzdGVwGAQgASgJEjMKD3N0ZXBfc3RhcnRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVzc2FnZRgGIAEoCRIOCgZmYWlsZWQYByABKAgSLAoFc3RlcHMYCCADKAsyHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25TdGVwEgwKBGRvbmUYMiABKAMSDwoHZ29lc19vbhgzIAEoCCKKAQoNT3BlcmF0aW9uU3RlcBIMCgRuYW1lGAEgASgJEi4KCnN0YXJ0X3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVzdGFnZRgEIAEoCSJSCgZBbnN3ZXISDQoFZG9pbmcYASABKAkSCwoDd2h5GAIgASgJEgsKA3dobxgDIAEoCRIPCgdjb21tYW5kGAQgASgJEg4KBnJlYXNvbhgFIAEoCSLtBQoEUGxhbhIqCgdjbHVzdGVyGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEisKBGtpbmQYAiABKA4yHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25LaW5kEiYKBmVmZmVjdBgDIAEoDjIWLmljaG9yLnYxYWxwaGExLkVmZmVjdBIpCgZzdGFnZXMYBCADKAsyGS5pY2hvci52MWFscGhhMS5QbGFuU3RhZ2USDAoEaGVsZBgFIAMoCRIwCgdjdXJyZW50GAYgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0Ei8KBnRhcmdldBgHIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBIpCghyZWZ1c2FscxgIIAMoCzIXLmljaG9yLnYxYWxwaGExLlJlZnVzYWwSKQoId2FybmluZ3MYCSADKAsyFy5pY2hvci52MWFscGhhMS5XYXJuaW5nEisKCm92ZXJyaWRkZW4YCiADKAsyFy5pY2hvci52MWFscGhhMS5SZWZ1c2FsEjUKEmVzdGltYXRlZF9kdXJhdGlvbhgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg1vYnNlcnZlZF90aW1lGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglhdF90YXJnZXQYDSABKAgSMgoMY29uZmlybWF0aW9uGA4gASgOMhwuaWNob3IudjFhbHBoYTEuQ29uZmlybWF0aW9uEhMKC3dyaXRlc19zcGVjGA8gASgIEg8KB2NvbW1hbmQYECABKAkSEgoKbGl2ZV9nYXRlcxgRIAMoCRIOCgZsb3NzZXMYEiADKAkSLwoJbWFuaWZlc3RzGBMgAygLMhwuaWNob3IudjFhbHBoYTEuUGxhbk1hbmlmZXN0EhkKEW1hbmlmZXN0c190cm91YmxlGBQgASgJIksKDFBsYW5NYW5pZmVzdBIOCgZvYmplY3QYASABKAkSDgoGYWN0aW9uGAIgASgJEg0KBW93bmVyGAMgASgJEgwKBGRpZmYYBCABKAkiWAoJUGxhblN0YWdlEgwKBG5hbWUYASABKAkSKQoGZ3JvdXBzGAIgAygLMhkuaWNob3IudjFhbHBoYTEuUGxhbkdyb3VwEhIKCmRpc3J1cHRpdmUYAyABKAgiOgoJUGxhbkdyb3VwEi0KCG1hY2hpbmVzGAEgAygLMhsuaWNob3IudjFhbHBoYTEuUGxhbk1hY2hpbmUi7QEKC1BsYW5NYWNoaW5lEgwKBG5hbWUYASABKAkSDAoEbm9kZRgCIAEoCRIpCgRyb2xlGAMgASgOMhsuaWNob3IudjFhbHBoYTEuTWFjaGluZVJvbGUSMAoHY3VycmVudBgEIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBIvCgZ0YXJnZXQYBSABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSJgoGZWZmZWN0GAYgASgOMhYuaWNob3IudjFhbHBoYTEuRWZmZWN0EgwKBGRpZmYYByABKAkiSwoHUmVmdXNhbBIMCgRnYXRlGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSDAoEaGVscBgDIAEoCRITCgtvdmVycmlkYWJsZRgEIAEoCCI1CghSZWZ1c2FscxIpCghyZWZ1c2FscxgBIAMoCzIXLmljaG9yLnYxYWxwaGExLlJlZnVzYWwiOwoKUGFydGx5RG9uZRIMCgRkb25lGAEgASgJEg8KB21pc3NpbmcYAiABKAkSDgoGZmluaXNoGAMgASgJIigKB1dhcm5pbmcSDAoEY29kZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJIrICCg9PcGVyYXRpb25GaWx0ZXISKwoIY2x1c3RlcnMYASADKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USEgoKbmFtZXNwYWNlcxgCIAMoCRIsCgVraW5kcxgDIAMoDjIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbktpbmQSLgoGcGhhc2VzGAQgAygOMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uUGhhc2USFgoObGFiZWxfc2VsZWN0b3IYBSABKAkSDAoEdGV4dBgGIAEoCRIwCg1taW5fYXR0ZW50aW9uGAcgASgOMhkuaWNob3IudjFhbHBoYTEuQXR0ZW50aW9uEigKBW5hbWVzGAggAygLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlIn4KFUxpc3RPcGVyYXRpb25zUmVxdWVzdBIvCgZmaWx0ZXIYASABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25GaWx0ZXISEAoIb3JkZXJfYnkYAiABKAkSIgoEcGFnZRgDIAEoCzIULmljaG9yLnYxYWxwaGExLlBhZ2UitQEKFkxpc3RPcGVyYXRpb25zUmVzcG9uc2USLQoKb3BlcmF0aW9ucxgBIAMoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEgoKdG90YWxfc2l6ZRgDIAEoBRIpCghmYWlsdXJlcxgEIAMoCzIXLmljaG9yLnYxYWxwaGExLkZhaWx1cmUSFAoMcmVzdW1lX3Rva2VuGAUgASgJIj0KE0dldE9wZXJhdGlvblJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlInQKFEdldE9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIuCgZldmVudHMYAiADKAsyHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25FdmVudCJ7Cg5PcGVyYXRpb25FdmVudBIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd3YXJuaW5nGAIgASgIEg4KBnJlYXNvbhgDIAEoCRIPCgdtZXNzYWdlGAQgASgJEg0KBWNvdW50GAUgASgFIp0CCg5PcGVyYXRpb25PcmRlchIqCgdjbHVzdGVyGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEisKBGtpbmQYAiABKA4yHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25LaW5kEjcKCnBhcmFtZXRlcnMYAyABKAsyIy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25QYXJhbWV0ZXJzEi8KBnRhcmdldBgEIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBIXCg9tYXhfdW5hdmFpbGFibGUYBSABKAkSLwoJb3ZlcnJpZGVzGAYgAygLMhwuaWNob3IudjFhbHBoYTEuR2F0ZU92ZXJyaWRlIkUKFFBsYW5PcGVyYXRpb25SZXF1ZXN0Ei0KBW9yZGVyGAEgASgLMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uT3JkZXIiOwoVUGxhbk9wZXJhdGlvblJlc3BvbnNlEiIKBHBsYW4YASABKAsyFC5pY2hvci52MWFscGhhMS5QbGFuIrEBChZDcmVhdGVPcGVyYXRpb25SZXF1ZXN0Ei0KBW9yZGVyGAEgASgLMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uT3JkZXISOAoPZXhwZWN0ZWRfdGFyZ2V0GAIgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0EhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRIVCg12YWxpZGF0ZV9vbmx5GAQgASgIIoMBChdDcmVhdGVPcGVyYXRpb25SZXNwb25zZRIsCglvcGVyYXRpb24YASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24SDwoHZXhpc3RlZBgCIAEoCBISCgp3cm90ZV9zcGVjGAMgASgIEhUKDW5vdGhpbmdfdG9fZG8YBCABKAgiUwoZU2V0T3BlcmF0aW9uUGF1c2VkUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USDgoGcGF1c2VkGAIgASgIIlsKGlNldE9wZXJhdGlvblBhdXNlZFJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdjaGFuZ2VkGAIgASgIIlAKF0NvbmZpcm1PcGVyYXRpb25SZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRINCgVzdGFnZRgCIAEoCSJZChhDb25maXJtT3BlcmF0aW9uUmVzcG9uc2USLAoJb3BlcmF0aW9uGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEg8KB2NoYW5nZWQYAiABKAgiPwoVUmV0cnlPcGVyYXRpb25SZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZSJXChZSZXRyeU9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdjaGFuZ2VkGAIgASgIIkIKGFR1cm5CYWNrT3BlcmF0aW9uUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UiWgoZVHVybkJhY2tPcGVyYXRpb25SZXNwb25zZRIsCglvcGVyYXRpb24YASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24SDwoHY2hhbmdlZBgCIAEoCCJfChZEZWxldGVPcGVyYXRpb25SZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRINCgVmb3JjZRgCIAEoCBIOCgZyZWFzb24YAyABKAkiJwoXRGVsZXRlT3BlcmF0aW9uUmVzcG9uc2USDAoEZ29uZRgBIAEoCCJfChZXYXRjaE9wZXJhdGlvbnNSZXF1ZXN0Ei8KBmZpbHRlchgBIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkZpbHRlchIUCgxyZXN1bWVfdG9rZW4YAiABKAkilgIKF1dhdGNoT3BlcmF0aW9uc1Jlc3BvbnNlEiwKB2NoYW5nZWQYASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25IABIsCgdyZW1vdmVkGAIgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlSAASKAoGc3luY2VkGAMgASgLMhYuaWNob3IudjFhbHBoYTEuU3luY2VkSAASJgoFcmVzZXQYBCABKAsyFS5pY2hvci52MWFscGhhMS5SZXNldEgAEi4KCWhlYXJ0YmVhdBgFIAEoCzIZLmljaG9yLnYxYWxwaGExLkhlYXJ0YmVhdEgAEhQKDHJlc3VtZV90b2tlbhgGIAEoCUIHCgVldmVudCIICgZTeW5jZWQiBwoFUmVzZXQqzQIKDU9wZXJhdGlvbktpbmQSHgoaT1BFUkFUSU9OX0tJTkRfVU5TUEVDSUZJRUQQABIYChRPUEVSQVRJT05fS0lORF9UQUxPUxABEh0KGU9QRVJBVElPTl9LSU5EX0tVQkVSTkVURVMQAhIYChRPUEVSQVRJT05fS0lORF9JQ0hPUhADEhYKEk9QRVJBVElPTl9LSU5EX0NOSRAEEhkKFU9QRVJBVElPTl9LSU5EX0NPTkZJRxAFEhcKE09QRVJBVElPTl9LSU5EX05PREUQBhIbChdPUEVSQVRJT05fS0lORF9TSFVURE9XThAHEh4KGk9QRVJBVElPTl9LSU5EX0NBX1JPVEFUSU9OEAgSHwobT1BFUkFUSU9OX0tJTkRfS0VZX1JPVEFUSU9OEAkSHwobT1BFUkFUSU9OX0tJTkRfRVRDRF9SRVNUT1JFEAoqqgEKDk9wZXJhdGlvblBoYXNlEh8KG09QRVJBVElPTl9QSEFTRV9VTlNQRUNJRklFRBAAEhsKF09QRVJBVElPTl9QSEFTRV9QRU5ESU5HEAESHwobT1BFUkFUSU9OX1BIQVNFX0lOX1BST0dSRVNTEAISGgoWT1BFUkFUSU9OX1BIQVNFX1BBVVNFRBADEh0KGU9QRVJBVElPTl9QSEFTRV9DT01QTEVURUQQBCrLAQoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEg8KC0VGRkVDVF9OT05FEAESHQoZRUZGRUNUX1JFU1RBUlRfQ09NUE9ORU5UUxACEhEKDUVGRkVDVF9SRUJPT1QQAxIPCgtFRkZFQ1RfU1RPUBAEEhYKEkVGRkVDVF9DQV9ST1RBVElPThAFEhcKE0VGRkVDVF9LRVlfUk9UQVRJT04QBhISCg5FRkZFQ1RfUkVTVE9SRRAHEhAKDEVGRkVDVF9SRVNFVBAIKl0KCVVuaXRQaGFzZRIaChZVTklUX1BIQVNFX1VOU1BFQ0lGSUVEEAASGgoWVU5JVF9QSEFTRV9JTl9QUk9HUkVTUxABEhgKFFVOSVRfUEhBU0VfQ09NUExFVEVEEAIqWQoMQ29uZmlybWF0aW9uEhwKGENPTkZJUk1BVElPTl9VTlNQRUNJRklFRBAAEhQKEENPTkZJUk1BVElPTl9ZRVMQARIVChFDT05GSVJNQVRJT05fTkFNRRACMo0IChBPcGVyYXRpb25TZXJ2aWNlEmQKDkxpc3RPcGVyYXRpb25zEiUuaWNob3IudjFhbHBoYTEuTGlzdE9wZXJhdGlvbnNSZXF1ZXN0GiYuaWNob3IudjFhbHBoYTEuTGlzdE9wZXJhdGlvbnNSZXNwb25zZSIDkAIBEl4KDEdldE9wZXJhdGlvbhIjLmljaG9yLnYxYWxwaGExLkdldE9wZXJhdGlvblJlcXVlc3QaJC5pY2hvci52MWFscGhhMS5HZXRPcGVyYXRpb25SZXNwb25zZSIDkAIBEmEKDVBsYW5PcGVyYXRpb24SJC5pY2hvci52MWFscGhhMS5QbGFuT3BlcmF0aW9uUmVxdWVzdBolLmljaG9yLnYxYWxwaGExLlBsYW5PcGVyYXRpb25SZXNwb25zZSIDkAIBEmIKD0NyZWF0ZU9wZXJhdGlvbhImLmljaG9yLnYxYWxwaGExLkNyZWF0ZU9wZXJhdGlvblJlcXVlc3QaJy5pY2hvci52MWFscGhhMS5DcmVhdGVPcGVyYXRpb25SZXNwb25zZRJrChJTZXRPcGVyYXRpb25QYXVzZWQSKS5pY2hvci52MWFscGhhMS5TZXRPcGVyYXRpb25QYXVzZWRSZXF1ZXN0GiouaWNob3IudjFhbHBoYTEuU2V0T3BlcmF0aW9uUGF1c2VkUmVzcG9uc2USXwoOUmV0cnlPcGVyYXRpb24SJS5pY2hvci52MWFscGhhMS5SZXRyeU9wZXJhdGlvblJlcXVlc3QaJi5pY2hvci52MWFscGhhMS5SZXRyeU9wZXJhdGlvblJlc3BvbnNlEmUKEENvbmZpcm1PcGVyYXRpb24SJy5pY2hvci52MWFscGhhMS5Db25maXJtT3BlcmF0aW9uUmVxdWVzdBooLmljaG9yLnYxYWxwaGExLkNvbmZpcm1PcGVyYXRpb25SZXNwb25zZRJoChFUdXJuQmFja09wZXJhdGlvbhIoLmljaG9yLnYxYWxwaGExLlR1cm5CYWNrT3BlcmF0aW9uUmVxdWVzdBopLmljaG9yLnYxYWxwaGExLlR1cm5CYWNrT3BlcmF0aW9uUmVzcG9uc2USYgoPRGVsZXRlT3BlcmF0aW9uEiYuaWNob3IudjFhbHBoYTEuRGVsZXRlT3BlcmF0aW9uUmVxdWVzdBonLmljaG9yLnYxYWxwaGExLkRlbGV0ZU9wZXJhdGlvblJlc3BvbnNlEmkKD1dhdGNoT3BlcmF0aW9ucxImLmljaG9yLnYxYWxwaGExLldhdGNoT3BlcmF0aW9uc1JlcXVlc3QaJy5pY2hvci52MWFscGhhMS5XYXRjaE9wZXJhdGlvbnNSZXNwb25zZSIDkAIBMAFCPFo6aWNob3IubWFlc2guZGV2L2h1Yi9wcm90by9nZW4vaWNob3IvdjFhbHBoYTE7aWNob3J2MWFscGhhMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ichor_v1alpha1_types]);
 
 /**
  * GateOverride bypasses a gate that allows it. It needs the verb override.
@@ -206,6 +206,27 @@ export const KeyRotationParametersSchema: GenMessage<KeyRotationParameters> = /*
   messageDesc(file_ichor_v1alpha1_operation, 5);
 
 /**
+ * CARotationParameters are what kind ca-rotation needs.
+ *
+ * @generated from message ichor.v1alpha1.CARotationParameters
+ */
+export type CARotationParameters = Message<"ichor.v1alpha1.CARotationParameters"> & {
+  /**
+   * authorities are Talos, Kubernetes or both: they are rotated one after the other, in this order.
+   *
+   * @generated from field: repeated string authorities = 1;
+   */
+  authorities: string[];
+};
+
+/**
+ * Describes the message ichor.v1alpha1.CARotationParameters.
+ * Use `create(CARotationParametersSchema)` to create a new message.
+ */
+export const CARotationParametersSchema: GenMessage<CARotationParameters> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 6);
+
+/**
  * OperationParameters are what a kind needs to know. At most one is set, and it is that of the kind.
  *
  * @generated from message ichor.v1alpha1.OperationParameters
@@ -234,6 +255,12 @@ export type OperationParameters = Message<"ichor.v1alpha1.OperationParameters"> 
     case: "shutdown";
   } | {
     /**
+     * @generated from field: ichor.v1alpha1.CARotationParameters ca_rotation = 40;
+     */
+    value: CARotationParameters;
+    case: "caRotation";
+  } | {
+    /**
      * @generated from field: ichor.v1alpha1.KeyRotationParameters key_rotation = 50;
      */
     value: KeyRotationParameters;
@@ -246,7 +273,7 @@ export type OperationParameters = Message<"ichor.v1alpha1.OperationParameters"> 
  * Use `create(OperationParametersSchema)` to create a new message.
  */
 export const OperationParametersSchema: GenMessage<OperationParameters> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 6);
+  messageDesc(file_ichor_v1alpha1_operation, 7);
 
 /**
  * Operation is one action on one cluster, and the record of it.
@@ -425,6 +452,27 @@ export type Operation = Message<"ichor.v1alpha1.Operation"> & {
   retryRequested: boolean;
 
   /**
+   * turn_back_requested says that somebody asked to turn the operation back.
+   *
+   * @generated from field: bool turn_back_requested = 40;
+   */
+  turnBackRequested: boolean;
+
+  /**
+   * can_turn_back says that the operation can be turned back, and that nobody has asked for that.
+   *
+   * @generated from field: bool can_turn_back = 41;
+   */
+  canTurnBack: boolean;
+
+  /**
+   * no_way_back says why an operation of a kind that can be turned back cannot be any more; empty if it can.
+   *
+   * @generated from field: string no_way_back = 42;
+   */
+  noWayBack: string;
+
+  /**
    * awaits is the stage under way that waits for somebody's word; empty if none does.
    *
    * @generated from field: string awaits = 50;
@@ -437,7 +485,7 @@ export type Operation = Message<"ichor.v1alpha1.Operation"> & {
  * Use `create(OperationSchema)` to create a new message.
  */
 export const OperationSchema: GenMessage<Operation> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 7);
+  messageDesc(file_ichor_v1alpha1_operation, 8);
 
 /**
  * OperationUnit is a machine of an operation, or a stage without machines.
@@ -509,7 +557,7 @@ export type OperationUnit = Message<"ichor.v1alpha1.OperationUnit"> & {
  * Use `create(OperationUnitSchema)` to create a new message.
  */
 export const OperationUnitSchema: GenMessage<OperationUnit> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 8);
+  messageDesc(file_ichor_v1alpha1_operation, 9);
 
 /**
  * OperationStep is one step of a unit that was taken, or is being taken.
@@ -545,7 +593,7 @@ export type OperationStep = Message<"ichor.v1alpha1.OperationStep"> & {
  * Use `create(OperationStepSchema)` to create a new message.
  */
 export const OperationStepSchema: GenMessage<OperationStep> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 9);
+  messageDesc(file_ichor_v1alpha1_operation, 10);
 
 /**
  * Answer is what somebody wants to know who asks about an operation.
@@ -592,7 +640,7 @@ export type Answer = Message<"ichor.v1alpha1.Answer"> & {
  * Use `create(AnswerSchema)` to create a new message.
  */
 export const AnswerSchema: GenMessage<Answer> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 10);
+  messageDesc(file_ichor_v1alpha1_operation, 11);
 
 /**
  * Plan is what an operation would do.
@@ -733,7 +781,7 @@ export type Plan = Message<"ichor.v1alpha1.Plan"> & {
  * Use `create(PlanSchema)` to create a new message.
  */
 export const PlanSchema: GenMessage<Plan> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 11);
+  messageDesc(file_ichor_v1alpha1_operation, 12);
 
 /**
  * PlanManifest is what becomes of one object in the cluster.
@@ -775,7 +823,7 @@ export type PlanManifest = Message<"ichor.v1alpha1.PlanManifest"> & {
  * Use `create(PlanManifestSchema)` to create a new message.
  */
 export const PlanManifestSchema: GenMessage<PlanManifest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 12);
+  messageDesc(file_ichor_v1alpha1_operation, 13);
 
 /**
  * PlanStage is a part of an operation that is over on all its units before the next begins.
@@ -808,7 +856,7 @@ export type PlanStage = Message<"ichor.v1alpha1.PlanStage"> & {
  * Use `create(PlanStageSchema)` to create a new message.
  */
 export const PlanStageSchema: GenMessage<PlanStage> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 13);
+  messageDesc(file_ichor_v1alpha1_operation, 14);
 
 /**
  * PlanGroup are machines that go at once.
@@ -827,7 +875,7 @@ export type PlanGroup = Message<"ichor.v1alpha1.PlanGroup"> & {
  * Use `create(PlanGroupSchema)` to create a new message.
  */
 export const PlanGroupSchema: GenMessage<PlanGroup> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 14);
+  messageDesc(file_ichor_v1alpha1_operation, 15);
 
 /**
  * PlanMachine is a machine in a plan.
@@ -882,7 +930,7 @@ export type PlanMachine = Message<"ichor.v1alpha1.PlanMachine"> & {
  * Use `create(PlanMachineSchema)` to create a new message.
  */
 export const PlanMachineSchema: GenMessage<PlanMachine> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 15);
+  messageDesc(file_ichor_v1alpha1_operation, 16);
 
 /**
  * Refusal is why an operation must not start.
@@ -920,7 +968,7 @@ export type Refusal = Message<"ichor.v1alpha1.Refusal"> & {
  * Use `create(RefusalSchema)` to create a new message.
  */
 export const RefusalSchema: GenMessage<Refusal> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 16);
+  messageDesc(file_ichor_v1alpha1_operation, 17);
 
 /**
  * Refusals are the details of an error of CreateOperation that is about refusals.
@@ -939,7 +987,7 @@ export type Refusals = Message<"ichor.v1alpha1.Refusals"> & {
  * Use `create(RefusalsSchema)` to create a new message.
  */
 export const RefusalsSchema: GenMessage<Refusals> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 17);
+  messageDesc(file_ichor_v1alpha1_operation, 18);
 
 /**
  * PartlyDone is the detail of an error of a call that has written something before it failed.
@@ -974,7 +1022,7 @@ export type PartlyDone = Message<"ichor.v1alpha1.PartlyDone"> & {
  * Use `create(PartlyDoneSchema)` to create a new message.
  */
 export const PartlyDoneSchema: GenMessage<PartlyDone> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 18);
+  messageDesc(file_ichor_v1alpha1_operation, 19);
 
 /**
  * Warning is what a person should know before a start.
@@ -1000,7 +1048,7 @@ export type Warning = Message<"ichor.v1alpha1.Warning"> & {
  * Use `create(WarningSchema)` to create a new message.
  */
 export const WarningSchema: GenMessage<Warning> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 19);
+  messageDesc(file_ichor_v1alpha1_operation, 20);
 
 /**
  * OperationFilter selects operations. Every part that is set must hold.
@@ -1066,7 +1114,7 @@ export type OperationFilter = Message<"ichor.v1alpha1.OperationFilter"> & {
  * Use `create(OperationFilterSchema)` to create a new message.
  */
 export const OperationFilterSchema: GenMessage<OperationFilter> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 20);
+  messageDesc(file_ichor_v1alpha1_operation, 21);
 
 /**
  * @generated from message ichor.v1alpha1.ListOperationsRequest
@@ -1096,7 +1144,7 @@ export type ListOperationsRequest = Message<"ichor.v1alpha1.ListOperationsReques
  * Use `create(ListOperationsRequestSchema)` to create a new message.
  */
 export const ListOperationsRequestSchema: GenMessage<ListOperationsRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 21);
+  messageDesc(file_ichor_v1alpha1_operation, 22);
 
 /**
  * @generated from message ichor.v1alpha1.ListOperationsResponse
@@ -1137,7 +1185,7 @@ export type ListOperationsResponse = Message<"ichor.v1alpha1.ListOperationsRespo
  * Use `create(ListOperationsResponseSchema)` to create a new message.
  */
 export const ListOperationsResponseSchema: GenMessage<ListOperationsResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 22);
+  messageDesc(file_ichor_v1alpha1_operation, 23);
 
 /**
  * @generated from message ichor.v1alpha1.GetOperationRequest
@@ -1154,7 +1202,7 @@ export type GetOperationRequest = Message<"ichor.v1alpha1.GetOperationRequest"> 
  * Use `create(GetOperationRequestSchema)` to create a new message.
  */
 export const GetOperationRequestSchema: GenMessage<GetOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 23);
+  messageDesc(file_ichor_v1alpha1_operation, 24);
 
 /**
  * @generated from message ichor.v1alpha1.GetOperationResponse
@@ -1178,7 +1226,7 @@ export type GetOperationResponse = Message<"ichor.v1alpha1.GetOperationResponse"
  * Use `create(GetOperationResponseSchema)` to create a new message.
  */
 export const GetOperationResponseSchema: GenMessage<GetOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 24);
+  messageDesc(file_ichor_v1alpha1_operation, 25);
 
 /**
  * OperationEvent is an Event of Kubernetes about an operation.
@@ -1219,7 +1267,7 @@ export type OperationEvent = Message<"ichor.v1alpha1.OperationEvent"> & {
  * Use `create(OperationEventSchema)` to create a new message.
  */
 export const OperationEventSchema: GenMessage<OperationEvent> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 25);
+  messageDesc(file_ichor_v1alpha1_operation, 26);
 
 /**
  * OperationOrder is what somebody wants done.
@@ -1267,7 +1315,7 @@ export type OperationOrder = Message<"ichor.v1alpha1.OperationOrder"> & {
  * Use `create(OperationOrderSchema)` to create a new message.
  */
 export const OperationOrderSchema: GenMessage<OperationOrder> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 26);
+  messageDesc(file_ichor_v1alpha1_operation, 27);
 
 /**
  * @generated from message ichor.v1alpha1.PlanOperationRequest
@@ -1284,7 +1332,7 @@ export type PlanOperationRequest = Message<"ichor.v1alpha1.PlanOperationRequest"
  * Use `create(PlanOperationRequestSchema)` to create a new message.
  */
 export const PlanOperationRequestSchema: GenMessage<PlanOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 27);
+  messageDesc(file_ichor_v1alpha1_operation, 28);
 
 /**
  * @generated from message ichor.v1alpha1.PlanOperationResponse
@@ -1301,7 +1349,7 @@ export type PlanOperationResponse = Message<"ichor.v1alpha1.PlanOperationRespons
  * Use `create(PlanOperationResponseSchema)` to create a new message.
  */
 export const PlanOperationResponseSchema: GenMessage<PlanOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 28);
+  messageDesc(file_ichor_v1alpha1_operation, 29);
 
 /**
  * @generated from message ichor.v1alpha1.CreateOperationRequest
@@ -1339,7 +1387,7 @@ export type CreateOperationRequest = Message<"ichor.v1alpha1.CreateOperationRequ
  * Use `create(CreateOperationRequestSchema)` to create a new message.
  */
 export const CreateOperationRequestSchema: GenMessage<CreateOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 29);
+  messageDesc(file_ichor_v1alpha1_operation, 30);
 
 /**
  * @generated from message ichor.v1alpha1.CreateOperationResponse
@@ -1377,7 +1425,7 @@ export type CreateOperationResponse = Message<"ichor.v1alpha1.CreateOperationRes
  * Use `create(CreateOperationResponseSchema)` to create a new message.
  */
 export const CreateOperationResponseSchema: GenMessage<CreateOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 30);
+  messageDesc(file_ichor_v1alpha1_operation, 31);
 
 /**
  * @generated from message ichor.v1alpha1.SetOperationPausedRequest
@@ -1399,7 +1447,7 @@ export type SetOperationPausedRequest = Message<"ichor.v1alpha1.SetOperationPaus
  * Use `create(SetOperationPausedRequestSchema)` to create a new message.
  */
 export const SetOperationPausedRequestSchema: GenMessage<SetOperationPausedRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 31);
+  messageDesc(file_ichor_v1alpha1_operation, 32);
 
 /**
  * @generated from message ichor.v1alpha1.SetOperationPausedResponse
@@ -1423,7 +1471,7 @@ export type SetOperationPausedResponse = Message<"ichor.v1alpha1.SetOperationPau
  * Use `create(SetOperationPausedResponseSchema)` to create a new message.
  */
 export const SetOperationPausedResponseSchema: GenMessage<SetOperationPausedResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 32);
+  messageDesc(file_ichor_v1alpha1_operation, 33);
 
 /**
  * @generated from message ichor.v1alpha1.ConfirmOperationRequest
@@ -1447,7 +1495,7 @@ export type ConfirmOperationRequest = Message<"ichor.v1alpha1.ConfirmOperationRe
  * Use `create(ConfirmOperationRequestSchema)` to create a new message.
  */
 export const ConfirmOperationRequestSchema: GenMessage<ConfirmOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 33);
+  messageDesc(file_ichor_v1alpha1_operation, 34);
 
 /**
  * @generated from message ichor.v1alpha1.ConfirmOperationResponse
@@ -1471,7 +1519,7 @@ export type ConfirmOperationResponse = Message<"ichor.v1alpha1.ConfirmOperationR
  * Use `create(ConfirmOperationResponseSchema)` to create a new message.
  */
 export const ConfirmOperationResponseSchema: GenMessage<ConfirmOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 34);
+  messageDesc(file_ichor_v1alpha1_operation, 35);
 
 /**
  * @generated from message ichor.v1alpha1.RetryOperationRequest
@@ -1488,7 +1536,7 @@ export type RetryOperationRequest = Message<"ichor.v1alpha1.RetryOperationReques
  * Use `create(RetryOperationRequestSchema)` to create a new message.
  */
 export const RetryOperationRequestSchema: GenMessage<RetryOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 35);
+  messageDesc(file_ichor_v1alpha1_operation, 36);
 
 /**
  * @generated from message ichor.v1alpha1.RetryOperationResponse
@@ -1512,7 +1560,48 @@ export type RetryOperationResponse = Message<"ichor.v1alpha1.RetryOperationRespo
  * Use `create(RetryOperationResponseSchema)` to create a new message.
  */
 export const RetryOperationResponseSchema: GenMessage<RetryOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 36);
+  messageDesc(file_ichor_v1alpha1_operation, 37);
+
+/**
+ * @generated from message ichor.v1alpha1.TurnBackOperationRequest
+ */
+export type TurnBackOperationRequest = Message<"ichor.v1alpha1.TurnBackOperationRequest"> & {
+  /**
+   * @generated from field: ichor.v1alpha1.Reference ref = 1;
+   */
+  ref?: Reference | undefined;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.TurnBackOperationRequest.
+ * Use `create(TurnBackOperationRequestSchema)` to create a new message.
+ */
+export const TurnBackOperationRequestSchema: GenMessage<TurnBackOperationRequest> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 38);
+
+/**
+ * @generated from message ichor.v1alpha1.TurnBackOperationResponse
+ */
+export type TurnBackOperationResponse = Message<"ichor.v1alpha1.TurnBackOperationResponse"> & {
+  /**
+   * @generated from field: ichor.v1alpha1.Operation operation = 1;
+   */
+  operation?: Operation | undefined;
+
+  /**
+   * changed is false where somebody had asked for it already.
+   *
+   * @generated from field: bool changed = 2;
+   */
+  changed: boolean;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.TurnBackOperationResponse.
+ * Use `create(TurnBackOperationResponseSchema)` to create a new message.
+ */
+export const TurnBackOperationResponseSchema: GenMessage<TurnBackOperationResponse> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 39);
 
 /**
  * @generated from message ichor.v1alpha1.DeleteOperationRequest
@@ -1541,7 +1630,7 @@ export type DeleteOperationRequest = Message<"ichor.v1alpha1.DeleteOperationRequ
  * Use `create(DeleteOperationRequestSchema)` to create a new message.
  */
 export const DeleteOperationRequestSchema: GenMessage<DeleteOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 37);
+  messageDesc(file_ichor_v1alpha1_operation, 40);
 
 /**
  * @generated from message ichor.v1alpha1.DeleteOperationResponse
@@ -1560,7 +1649,7 @@ export type DeleteOperationResponse = Message<"ichor.v1alpha1.DeleteOperationRes
  * Use `create(DeleteOperationResponseSchema)` to create a new message.
  */
 export const DeleteOperationResponseSchema: GenMessage<DeleteOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 38);
+  messageDesc(file_ichor_v1alpha1_operation, 41);
 
 /**
  * @generated from message ichor.v1alpha1.WatchOperationsRequest
@@ -1584,7 +1673,7 @@ export type WatchOperationsRequest = Message<"ichor.v1alpha1.WatchOperationsRequ
  * Use `create(WatchOperationsRequestSchema)` to create a new message.
  */
 export const WatchOperationsRequestSchema: GenMessage<WatchOperationsRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 39);
+  messageDesc(file_ichor_v1alpha1_operation, 42);
 
 /**
  * @generated from message ichor.v1alpha1.WatchOperationsResponse
@@ -1646,7 +1735,7 @@ export type WatchOperationsResponse = Message<"ichor.v1alpha1.WatchOperationsRes
  * Use `create(WatchOperationsResponseSchema)` to create a new message.
  */
 export const WatchOperationsResponseSchema: GenMessage<WatchOperationsResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 40);
+  messageDesc(file_ichor_v1alpha1_operation, 43);
 
 /**
  * Synced says that a watch has sent all that there was.
@@ -1661,7 +1750,7 @@ export type Synced = Message<"ichor.v1alpha1.Synced"> & {
  * Use `create(SyncedSchema)` to create a new message.
  */
 export const SyncedSchema: GenMessage<Synced> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 41);
+  messageDesc(file_ichor_v1alpha1_operation, 44);
 
 /**
  * Reset says that a watch begins anew.
@@ -1676,7 +1765,7 @@ export type Reset = Message<"ichor.v1alpha1.Reset"> & {
  * Use `create(ResetSchema)` to create a new message.
  */
 export const ResetSchema: GenMessage<Reset> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 42);
+  messageDesc(file_ichor_v1alpha1_operation, 45);
 
 /**
  * OperationKind is what an operation does.
@@ -1978,6 +2067,17 @@ export const OperationService: GenService<{
     methodKind: "unary";
     input: typeof ConfirmOperationRequestSchema;
     output: typeof ConfirmOperationResponseSchema;
+  },
+  /**
+   * TurnBackOperation makes what an operation has changed what it was, as long as that is possible. It needs the right to start the same
+   * operation.
+   *
+   * @generated from rpc ichor.v1alpha1.OperationService.TurnBackOperation
+   */
+  turnBackOperation: {
+    methodKind: "unary";
+    input: typeof TurnBackOperationRequestSchema;
+    output: typeof TurnBackOperationResponseSchema;
   },
   /**
    * DeleteOperation settles an operation and deletes it.
