@@ -205,7 +205,9 @@ func Passes(stage string) bool {
 }
 
 // Accepts says whether a stage is the pass from which on machines know a new key.
-func Accepts(stage string) bool { return stage == AcceptServiceAccountStage || stage == AcceptSecretboxStage }
+func Accepts(stage string) bool {
+	return stage == AcceptServiceAccountStage || stage == AcceptSecretboxStage
+}
 
 // Drops says whether a stage is a pass after whose beginning there is no way back.
 func Drops(stage string) bool { return stage == DropServiceAccountStage || stage == DropSecretboxStage }
