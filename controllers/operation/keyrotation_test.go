@@ -184,8 +184,8 @@ func rotation(keys ...v1alpha1.RotatedKey) v1alpha1.TalosOperationSpec {
 	return v1alpha1.TalosOperationSpec{Kind: v1alpha1.KeyRotationKind, KeyRotation: &v1alpha1.KeyRotationParameters{Keys: keys}}
 }
 
-// expectRotated expects every control plane to have the new key and no other, and everything to be written again once, unless nobody knows.
-func (f *fleet) expectRotated(unknown bool, keys ...v1alpha1.RotatedKey) {
+// expectKeys expects every control plane to have the new key and no other, and everything to be written again once, unless nobody knows.
+func (f *fleet) expectKeys(unknown bool, keys ...v1alpha1.RotatedKey) {
 	GinkgoHelper()
 	old := keyBundle()
 	var configs [][]byte
@@ -250,7 +250,7 @@ var _ = Describe("Rotating keys", func() {
 			f.startHub()
 			op := f.create(ctx, "keys", rotation(both...))
 			Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
-			f.expectRotated(false, both...)
+			f.expectKeys(false, both...)
 			done, err := now(ctx, op)()
 			Expect(err).NotTo(HaveOccurred())
 			Expect(done.Status.CompletedStages).To(Equal([]string{
@@ -310,7 +310,7 @@ var _ = Describe("Rotating keys", func() {
 		f.startHub()
 		op := f.create(ctx, "keys", rotation(v1alpha1.SecretboxKey))
 		Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
-		f.expectRotated(false, v1alpha1.SecretboxKey)
+		f.expectKeys(false, v1alpha1.SecretboxKey)
 		done, err := now(ctx, op)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(done.Machine("c-cp1").Steps).To(ContainElement(HaveField("Step", v1alpha1.RestartingStep)))
@@ -331,7 +331,7 @@ var _ = Describe("Rotating keys", func() {
 			metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.ConfirmStageAnnotation, "RefreshTokens")
 		})
 		Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
-		f.expectRotated(false, v1alpha1.ServiceAccountKey)
+		f.expectKeys(false, v1alpha1.ServiceAccountKey)
 	}, NodeTimeout(5*time.Minute))
 
 	It("does not drop an old key without a control plane that is held by now, or away", func(ctx SpecContext) {
@@ -356,6 +356,6 @@ var _ = Describe("Rotating keys", func() {
 		}
 		f.talos.Silence(f.addresses["cp3"], false)
 		Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
-		f.expectRotated(false, v1alpha1.SecretboxKey)
+		f.expectKeys(false, v1alpha1.SecretboxKey)
 	}, NodeTimeout(5*time.Minute))
 })
