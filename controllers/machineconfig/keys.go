@@ -224,16 +224,3 @@ func WithRestartMark(data []byte, mark string) ([]byte, error) {
 	made[i].raw = written(made[i].tree)
 	return checked(made, documents)
 }
-
-// APIServerPort is the port at which the API server of a control plane listens.
-func APIServerPort(data []byte) (int, error) {
-	_, provider, err := read(data)
-	if err != nil {
-		return 0, err
-	}
-	server := provider.K8sAPIServerConfig()
-	if server == nil {
-		return 0, errors.New("the machine config has no API server")
-	}
-	return server.APIPort(), nil
-}

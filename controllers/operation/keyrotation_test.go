@@ -184,8 +184,8 @@ func rotation(keys ...v1alpha1.RotatedKey) v1alpha1.TalosOperationSpec {
 	return v1alpha1.TalosOperationSpec{Kind: v1alpha1.KeyRotationKind, KeyRotation: &v1alpha1.KeyRotationParameters{Keys: keys}}
 }
 
-// expectRotated expects every control plane to have the new key and no other, and everything to be written again once, unless nobody knows.
-func (f *fleet) expectRotated(unknown bool, keys ...v1alpha1.RotatedKey) {
+// expectKeys expects every control plane to have the new key and no other, and everything to be written again once, unless nobody knows.
+func (f *fleet) expectKeys(unknown bool, keys ...v1alpha1.RotatedKey) {
 	GinkgoHelper()
 	old := keyBundle()
 	var configs [][]byte
@@ -249,8 +249,8 @@ var _ = Describe("Rotating keys", func() {
 			f.rotates(ctx, version, false)
 			f.startHub()
 			op := f.create(ctx, "keys", rotation(both...))
-			Eventually(now(ctx, op)).WithTimeout(time.Minute).Should(beCompleted())
-			f.expectRotated(false, both...)
+			Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
+			f.expectKeys(false, both...)
 			done, err := now(ctx, op)()
 			Expect(err).NotTo(HaveOccurred())
 			Expect(done.Status.CompletedStages).To(Equal([]string{
@@ -277,7 +277,7 @@ var _ = Describe("Rotating keys", func() {
 			cluster := f.cluster()
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
 			Expect(cluster.Annotations).NotTo(HaveKey(v1alpha1.UnsafeAnnotation))
-		}, NodeTimeout(2*time.Minute))
+		}, NodeTimeout(5*time.Minute))
 	}
 
 	It("keeps to itself what the keys are", func(ctx SpecContext) {
@@ -285,7 +285,7 @@ var _ = Describe("Rotating keys", func() {
 		f.rotates(ctx, newVersion, false)
 		f.startHub()
 		op := f.create(ctx, "keys", rotation(both...))
-		Eventually(now(ctx, op)).WithTimeout(time.Minute).Should(beCompleted())
+		Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
 		done, err := now(ctx, op)()
 		Expect(err).NotTo(HaveOccurred())
 		text := fmt.Sprintf("%+v", done.Status)
@@ -309,12 +309,12 @@ var _ = Describe("Rotating keys", func() {
 		f.rotates(ctx, newVersion, true)
 		f.startHub()
 		op := f.create(ctx, "keys", rotation(v1alpha1.SecretboxKey))
-		Eventually(now(ctx, op)).WithTimeout(2 * time.Minute).Should(beCompleted())
-		f.expectRotated(false, v1alpha1.SecretboxKey)
+		Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
+		f.expectKeys(false, v1alpha1.SecretboxKey)
 		done, err := now(ctx, op)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(done.Machine("c-cp1").Steps).To(ContainElement(HaveField("Step", v1alpha1.RestartingStep)))
-	}, NodeTimeout(3*time.Minute))
+	}, NodeTimeout(5*time.Minute))
 
 	It("waits for Secrets with tokens that nobody renews, and names them, until somebody confirms", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 0)
@@ -325,14 +325,14 @@ var _ = Describe("Rotating keys", func() {
 		Eventually(func() (*v1alpha1.UnitStatus, error) {
 			found, err := now(ctx, op)()
 			return unitOf(found, "RefreshTokens"), err
-		}).WithTimeout(time.Minute).Should(HaveField("Message", Equal(
+		}).WithTimeout(3 * time.Minute).Should(HaveField("Message", Equal(
 			"1 Secret with an old token, which nobody renews: delete and make anew ci/robot-token; end it earlier with: ichor operation confirm keys")))
 		change(ctx, op, func(op *v1alpha1.TalosOperation) {
 			metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.ConfirmStageAnnotation, "RefreshTokens")
 		})
-		Eventually(now(ctx, op)).WithTimeout(time.Minute).Should(beCompleted())
-		f.expectRotated(false, v1alpha1.ServiceAccountKey)
-	}, NodeTimeout(2*time.Minute))
+		Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
+		f.expectKeys(false, v1alpha1.ServiceAccountKey)
+	}, NodeTimeout(5*time.Minute))
 
 	It("does not drop an old key without a control plane that is held by now, or away", func(ctx SpecContext) {
 		f := newFleet(ctx, 3, 0)
@@ -340,12 +340,12 @@ var _ = Describe("Rotating keys", func() {
 		stop := f.kube.HangBefore("Rewrite", "secrets")
 		f.startHub()
 		op := f.create(ctx, "keys", rotation(v1alpha1.SecretboxKey))
-		Eventually(stop.Reached).WithTimeout(time.Minute).Should(BeClosed())
+		Eventually(stop.Reached).WithTimeout(3 * time.Minute).Should(BeClosed())
 		change(ctx, f.machine(ctx, "cp2"), func(m *v1alpha1.TalosMachine) {
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.UpgradeHoldAnnotation, "no")
 		})
 		stop.Release()
-		Eventually(now(ctx, op)).Should(haveCondition("Progressing", metav1.ConditionFalse, "KeysInUse", ContainSubstring("control plane c-cp2 is held")))
+		Eventually(now(ctx, op)).Should(haveCondition("Progressing", metav1.ConditionFalse, "KeysInUse", ContainSubstring("control plane c-cp2 is held, and no key is dropped without it")))
 		f.talos.Silence(f.addresses["cp3"], true)
 		change(ctx, f.machine(ctx, "cp2"), func(m *v1alpha1.TalosMachine) { delete(m.Annotations, v1alpha1.UpgradeHoldAnnotation) })
 		Eventually(now(ctx, op)).Should(haveCondition("Progressing", metav1.ConditionFalse, "KeysInUse", ContainSubstring("control plane c-cp3 does not tell which key it uses")))
@@ -355,7 +355,7 @@ var _ = Describe("Rotating keys", func() {
 			Expect(encryption.Keys()).To(HaveLen(2), name)
 		}
 		f.talos.Silence(f.addresses["cp3"], false)
-		Eventually(now(ctx, op)).WithTimeout(time.Minute).Should(beCompleted())
-		f.expectRotated(false, v1alpha1.SecretboxKey)
-	}, NodeTimeout(2*time.Minute))
+		Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
+		f.expectKeys(false, v1alpha1.SecretboxKey)
+	}, NodeTimeout(5*time.Minute))
 })

@@ -54,14 +54,14 @@ var _ = func() bool {
 			prepare: func(ctx context.Context, f *fleet, step kind.Step) {
 				f.rotates(ctx, newVersion, step.Name == v1alpha1.RestartingStep)
 			},
-			expect: func(f *fleet, _ kind.Step, unknown bool) { f.expectRotated(unknown, row.key) },
+			expect: func(f *fleet, _ kind.Step, unknown bool) { f.expectKeys(unknown, row.key) },
 		})
 	}
 	return true
 }()
 
 // Every step of a rotation is in the matrix.
-func TestEveryStepOfARotationIsKilled(t *testing.T) {
+func TestEveryStepOfAKeyRotationIsKilled(t *testing.T) {
 	for _, step := range keyrotation.New(keyrotation.Options{}).Steps() {
 		found := false
 		for _, row := range keyVictims {

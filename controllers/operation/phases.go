@@ -88,9 +88,6 @@ func (r *Reconciler) collect(s *scope) {
 		if result.resolvedImage != "" {
 			unit.ResolvedImage = result.resolvedImage
 		}
-		if result.progress != nil {
-			unit.Progress = result.progress
-		}
 		s.put(unit)
 	}
 }

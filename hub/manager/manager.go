@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -48,6 +49,7 @@ import (
 	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/providers/kube"
 	"ichor.maesh.dev/hub/providers/talos"
+	"ichor.maesh.dev/hub/providers/target"
 )
 
 const (
@@ -248,7 +250,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 			v1alpha1.ShutdownKind:   shutdown.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotShutdown)),
 			v1alpha1.KeyRotationKind: keyrotation.New(keyrotation.Options{
 				Talos: talosPool, Kube: kubePool, Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
-				Snapshots: snapshotsFor(mgr, v1alpha1.SnapshotRotation),
+				Snapshots: snapshotsFor(mgr, v1alpha1.SnapshotRotation), Bundles: bundlesOf(mgr),
 			}),
 			v1alpha1.CARotationKind: carotation.New(rotationOptions(mgr, reach)),
 			v1alpha1.EtcdRestoreKind: etcdrestore.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotRestore), snapshot.Stored{
@@ -279,6 +281,14 @@ func rotationOptions(mgr ctrl.Manager, reach reach) carotation.Options {
 		Talos: reach.talos, Kube: reach.kube, Prover: carotation.Servers{TalosPool: reach.talos, KubePool: reach.kube},
 		Vault:       carotation.Secrets{Keeper: &credentials.Keeper{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}},
 		Credentials: &credentials.Store{Reader: mgr.GetAPIReader()}, Operations: mgr.GetClient(), Clock: clock.RealClock{},
+	}
+}
+
+// bundlesOf brings bundles of secrets up to date.
+func bundlesOf(mgr ctrl.Manager) keyrotation.Bundles {
+	keeper := &credentials.Keeper{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
+	return func(ctx context.Context, t target.Target, change func(*secrets.Bundle) error) error {
+		return keeper.ReplaceBundle(ctx, t.NamespacedName, change)
 	}
 }
 

@@ -135,10 +135,6 @@ func (o operations) CreateOperation(_ context.Context, r *connect.Request[pb.Cre
 	return reply[pb.CreateOperationRequest, pb.CreateOperationResponse](o.fakeHub, r)
 }
 
-func (o operations) ConfirmOperation(_ context.Context, r *connect.Request[pb.ConfirmOperationRequest]) (*connect.Response[pb.ConfirmOperationResponse], error) {
-	return reply[pb.ConfirmOperationRequest, pb.ConfirmOperationResponse](o.fakeHub, r)
-}
-
 func (o operations) SetOperationPaused(_ context.Context, r *connect.Request[pb.SetOperationPausedRequest]) (*connect.Response[pb.SetOperationPausedResponse], error) {
 	return reply[pb.SetOperationPausedRequest, pb.SetOperationPausedResponse](o.fakeHub, r)
 }

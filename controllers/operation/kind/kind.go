@@ -90,9 +90,6 @@ type Scope struct {
 	// Blind lets machines go although the Kubernetes API does not tell of them: somebody has overridden gate TargetReachable.
 	Blind bool
 
-	// ConfirmedStage is the stage that somebody has confirmed: what it waits for of people is done. Empty if there is none.
-	ConfirmedStage string
-
 	// Guard is asked before every call that changes the target.
 	Guard guard.Func
 }

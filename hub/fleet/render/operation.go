@@ -110,7 +110,7 @@ func overrides(of []v1alpha1.GateOverride) []*pb.GateOverride {
 }
 
 // awaiting are the steps that end when somebody says so.
-var awaiting = []v1alpha1.OperationStep{v1alpha1.RefreshingStep}
+var awaiting = []v1alpha1.OperationStep{v1alpha1.RefreshingStep, v1alpha1.AwaitingCredentialsStep}
 
 // awaits is the stage under way that waits for somebody's word, and has not got it yet.
 func awaits(op *v1alpha1.TalosOperation) string {

@@ -33,6 +33,9 @@ const (
 
 // look is what the kind looks at on a control plane. There is no key in it.
 type look struct {
+	// stage is the stage for which somebody has looked: what one pass asks for is not what the next one does, and a look may be older than that.
+	stage string
+
 	// trouble says why nothing is known.
 	trouble string
 
@@ -49,7 +52,9 @@ type look struct {
 	// isMarked says that the config in force makes Talos restart the API server.
 	isMarked bool
 
-	// missing says what its API server lacks to have the keys of its config; nothing means that it has them.
+	// looked says that somebody has looked at its API server, and missing what that lacks to have the keys of its config; nothing means that it
+	// has them.
+	looked  bool
 	missing string
 
 	// proof says what was found of an API server that lacks nothing, for people.
@@ -62,17 +67,23 @@ type look struct {
 	others string
 }
 
-// lookOf is the look at a machine that answers.
-func lookOf(seen kind.Observation) look {
+// lookOf is the look at a machine that answers, for the stage that it is in.
+func lookOf(unit kind.Unit, seen kind.Observation) look {
 	found, ok := seen.Own.(look)
-	if !ok {
-		return look{trouble: "nobody has looked at its keys yet"}
+	if !ok || found.stage != unit.Status.Stage {
+		return look{trouble: "nobody has looked at its keys for this stage yet"}
 	}
 	return found
 }
 
 // lookAtMachine looks at the keys of a control plane.
 func (e *Executor) lookAtMachine(ctx context.Context, scope kind.Scope, unit kind.Unit) look {
+	found := e.lookAtKeys(ctx, scope, unit)
+	found.stage = unit.Status.Stage
+	return found
+}
+
+func (e *Executor) lookAtKeys(ctx context.Context, scope kind.Scope, unit kind.Unit) look {
 	reader, err := e.options.Talos.Reader(ctx, scope.Cluster)
 	if err != nil {
 		return look{trouble: talos.Trouble(err)}
@@ -95,10 +106,10 @@ func (e *Executor) lookAtMachine(ctx context.Context, scope kind.Scope, unit kin
 		found.refused = err.Error()
 		return found
 	}
-	if unit.Status.Step == v1alpha1.VerifyingStep {
+	if found.looked = keyplan.Passes(unit.Status.Stage) && (found.active == found.desired || found.isMarked); found.looked {
 		e.lookAtServer(ctx, scope, unit, reader, own.Active, &found)
 	}
-	if unit.Status.Step == "" && keyplan.TakesAway(unit.Status.Stage) {
+	if keyplan.TakesAway(unit.Status.Stage) {
 		found.others = e.behind(ctx, scope, reader, kept, unit.Status.Stage)
 	}
 	return found
@@ -154,7 +165,8 @@ func (e *Executor) lookAtServer(ctx context.Context, scope kind.Scope, unit kind
 	missing, helps, err := e.loaded(ctx, scope, unit, reader, config)
 	found.missing = orTrouble(missing, err)
 	found.proof = proofOf(scope, config)
-	found.restart = err == nil && helps && e.options.Clock.Since(unit.Status.StepStartTime.Time) >= e.options.RestartAfter
+	waits := unit.Status.Step == v1alpha1.VerifyingStep
+	found.restart = err == nil && helps && waits && e.options.Clock.Since(unit.Status.StepStartTime.Time) >= e.options.RestartAfter
 }
 
 // proofOf says which keys an API server has whose files are as its config says, and that has started since.

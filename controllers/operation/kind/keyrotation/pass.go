@@ -3,11 +3,9 @@
 package keyrotation
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-
-	"google.golang.org/grpc/status"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/machineconfig"
@@ -29,7 +27,7 @@ func blocked(unit kind.Unit, seen kind.Observation) *kind.Action {
 	if bad := reboot.CheckIdentity(unit, seen); bad != nil {
 		return bad
 	}
-	found := lookOf(seen)
+	found := lookOf(unit, seen)
 	switch {
 	case found.trouble != "" && unit.Status.Step != "":
 		return &kind.Action{Verdict: kind.Wait, Message: found.trouble}
@@ -46,11 +44,11 @@ func mayBegin(unit kind.Unit, found look) *kind.Action {
 	switch {
 	case found.pending:
 		return &kind.Action{Verdict: kind.Wait, Reason: v1alpha1.MachineConfigPendingGate, Message: fmt.Sprintf("%s: %s", unit.Status.Name, machineconfig.PendingWords)}
+	case found.others != "":
+		return &kind.Action{Verdict: kind.Wait, Reason: v1alpha1.KeysInUseGate, Message: found.others}
 	case unit.Machine.Held():
 		return &kind.Action{Verdict: kind.Wait, Reason: v1alpha1.ControlPlaneHeldGate, Message: fmt.Sprintf(
 			"control plane %s is held by now, and no key is rotated without it: ichor machine unhold %[1]s", unit.Status.Name)}
-	case found.others != "":
-		return &kind.Action{Verdict: kind.Wait, Reason: v1alpha1.KeysInUseGate, Message: found.others}
 	}
 	return nil
 }
@@ -66,7 +64,7 @@ func checking(unit kind.Unit, seen kind.Observation) kind.Action {
 	if bad := blocked(unit, seen); bad != nil {
 		return *bad
 	}
-	if wait := mayBegin(unit, lookOf(seen)); wait != nil {
+	if wait := mayBegin(unit, lookOf(unit, seen)); wait != nil {
 		return *wait
 	}
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.CheckingStep}
@@ -90,7 +88,7 @@ func pass(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	if bad := blocked(unit, seen); bad != nil {
 		return *bad
 	}
-	found := lookOf(seen)
+	found := lookOf(unit, seen)
 	if wait := mayBegin(unit, found); wait != nil {
 		return *wait
 	}
@@ -105,15 +103,15 @@ func verify(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action
 	if bad := blocked(unit, seen); bad != nil {
 		return *bad
 	}
-	found := lookOf(seen)
+	found := lookOf(unit, seen)
 	if found.active != found.desired && !found.isMarked {
 		return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.ApplyingStep, Message: "another machine config is in force than the one that was applied: somebody else has changed it"}
 	}
 	if found.restart && !found.isMarked {
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.RestartingStep, ConfigHash: found.marked}
 	}
-	if found.missing != "" {
-		return kind.Action{Verdict: kind.Wait, Message: found.missing}
+	if found.missing != "" || !found.looked {
+		return kind.Action{Verdict: kind.Wait, Message: cmp.Or(found.missing, verifying.Message)}
 	}
 	if missing := reboot.NotBack(scope, seen); missing != "" {
 		return kind.Action{Verdict: kind.Wait, Message: missing}
@@ -149,7 +147,7 @@ func (e *Executor) check(ctx context.Context, scope kind.Scope, unit kind.Unit) 
 	if err != nil {
 		return finding("%s", err)
 	}
-	return told(writer.CheckConfig(ctx, unit.Machine.Spec.Address, config, talos.ApplyLive), config)
+	return kind.Told(writer.CheckConfig(ctx, unit.Machine.Spec.Address, config, talos.ApplyLive), config)
 }
 
 // apply brings the config of a pass in force, unless it is. What was claimed is what is applied.
@@ -180,18 +178,5 @@ func (e *Executor) apply(ctx context.Context, scope kind.Scope, unit kind.Unit, 
 	case len(own.Persistent) > 0 && machineconfig.Hash(own.Persistent) != active:
 		return later("%s", machineconfig.PendingWords)
 	}
-	return told(writer.ApplyConfig(ctx, address, config, talos.ApplyLive), config, own.Active)
-}
-
-// told is an answer of a machine without the secrets that it may repeat.
-func told(err error, configs ...[]byte) error {
-	if err == nil || !talos.IsStatus(err) {
-		return err
-	}
-	var answer interface{ GRPCStatus() *status.Status }
-	if !errors.As(err, &answer) {
-		return errors.New("the machine answers what cannot be told")
-	}
-	code, text := answer.GRPCStatus().Code(), answer.GRPCStatus().Message()
-	return status.Error(code, machineconfig.Cleaned(text, configs...))
+	return kind.Told(writer.ApplyConfig(ctx, address, config, talos.ApplyLive), config, own.Active)
 }

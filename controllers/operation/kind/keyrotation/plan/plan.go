@@ -105,6 +105,11 @@ func (p Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 	for _, machine := range controlPlanes {
 		made.Changes[machine.Name] = plan.Change{Effect: plan.EffectRestartComponents}
 	}
+	if facts.TurnBack {
+		if made.NoWayBack = noWayBack(facts); made.NoWayBack == "" {
+			made.Stages, made.TurnsBack = p.backwards(facts, controlPlanes), true
+		}
+	}
 	made.Warnings = append(p.warnings(facts, controlPlanes), plan.OverrideWarnings(facts.Spec.Overrides, p.Traits(facts.Spec))...)
 	refused, overridden := refusals(facts, controlPlanes)
 	made.Overridden = overridden
@@ -139,7 +144,7 @@ var stagesOf = map[v1alpha1.RotatedKey][]string{
 
 // stage is a stage by its name. In a pass the API server of a machine restarts; the machine and its etcd member stay.
 func stage(facts plan.Facts, controlPlanes []*v1alpha1.TalosMachine, name string) plan.Stage {
-	made := plan.Stage{Name: name, Unsafe: Unsafe(name)}
+	made := plan.Stage{Name: name, Unsafe: Unsafe(name), Kept: Unsafe(name) || Accepts(name)}
 	switch {
 	case name == CheckStage:
 		made.Batch.Parallel = max(len(controlPlanes), 1)
@@ -197,6 +202,11 @@ func Passes(stage string) bool {
 		return true
 	}
 	return false
+}
+
+// Accepts says whether a stage is the pass from which on machines know a new key.
+func Accepts(stage string) bool {
+	return stage == AcceptServiceAccountStage || stage == AcceptSecretboxStage
 }
 
 // Drops says whether a stage is a pass after whose beginning there is no way back.
