@@ -273,7 +273,7 @@ var _ = Describe("Rotating certificate authorities", func() {
 		w.applied(ctx, "one", 10)
 		w.kill(ctx)
 		w.ichor(ctx, 0, "operation", "watch", op.Name)
-		w.says(ctx, op, "TurnedBack")
+		w.says(ctx, op, "turned back on request: the cluster is what it was before")
 		Expect(w.askTalos("one")(ctx, before)).To(Succeed())
 		now, err := w.secretOf("one-talosconfig", "talosconfig")(ctx)
 		Expect(err).NotTo(HaveOccurred())

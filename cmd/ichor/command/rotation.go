@@ -118,12 +118,14 @@ a backup from before is of no use, and condition BundleBackupStale of the cluste
 			if err != nil {
 				return err
 			}
+			if file == "" {
+				return usageError(`--file is needed: the file to write, or "-" for the standard output`)
+			}
 			return a.exportBundle(cmd.Context(), ref, file, force)
 		}),
 	}
 	cmd.Flags().StringVar(&file, "file", "", `file to write, or "-" for the standard output`)
 	cmd.Flags().BoolVar(&force, "overwrite", false, "write over a file that is there")
-	cmd.MarkFlagRequired("file") //nolint:errcheck // The flag is there.
 	return cmd
 }
 

@@ -90,10 +90,15 @@ func (a *API) Close() error { return a.server.Close() }
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r, known := a.authenticated(r)
+	if presented := r.TLS != nil && len(r.TLS.PeerCertificates) > 0; !known && presented {
+		// Who presents a certificate is not anonymous: one that does not verify is refused everywhere.
+		writeError(w, r, apierrors.NewUnauthorized("Unauthorized"))
+		return
+	}
 	if a.serveStatic(w, r) {
 		return
 	}
-	r, known := a.authenticated(r)
 	if !known {
 		writeError(w, r, apierrors.NewUnauthorized("Unauthorized"))
 		return
