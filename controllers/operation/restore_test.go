@@ -330,7 +330,10 @@ var _ = Describe("A restore", func() {
 		By("nothing has happened yet")
 		hold := f.stored.HangBefore("Check", "snapshot")
 		early := f.create(ctx, "early", restore("None"))
-		Eventually(hold.Reached).Should(BeClosed())
+		Eventually(hold.Reached).Should(BeClosed(), func() string {
+			current, err := now(ctx, early)()
+			return fmt.Sprintf("%+v %v", current.Status, err)
+		})
 		Expect(admin.Delete(ctx, early)).To(Succeed())
 		Eventually(isGone(ctx, early)).Should(BeTrue())
 		Expect(f.calls("Reset")).To(HaveLen(3))
