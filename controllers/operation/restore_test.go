@@ -66,8 +66,9 @@ func (f *fleet) snapshotted(ctx context.Context) {
 			Machine:  "c-cp1", Members: 3, TalosVersion: oldVersion,
 		}},
 	})).To(Succeed())
+	config := []byte("version: v1alpha1\nmachine:\n  type: controlplane\n")
 	for name, address := range f.addresses {
-		f.talos.Configure(address, talos.Config{Active: []byte("version: v1alpha1\nmachine:\n  type: controlplane\n")})
+		f.talos.Configure(address, talos.Config{Active: config, Persistent: config})
 		if strings.HasPrefix(name, "cp") {
 			f.kube.SetPod(kube.ComponentPod{Component: "kube-apiserver", Node: name, Ready: true})
 		}
