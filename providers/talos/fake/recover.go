@@ -74,7 +74,7 @@ func (t *Talos) join() {
 	}
 	var members []talos.EtcdMember
 	for _, m := range t.machines {
-		if m.etcd != nil && !m.prepares && len(m.etcd.Members) > len(members) {
+		if m.restored() && len(m.etcd.Members) > len(members) {
 			members = m.etcd.Members
 		}
 	}
@@ -82,12 +82,13 @@ func (t *Talos) join() {
 		if m.etcd != nil && m.prepares && m.hesitates == 0 && !m.silent {
 			m.prepares = false
 			m.etcd.MemberID = firstRecovered + uint64(len(members))
+			m.etcd.Leader = leader
 			members = append(slices.Clone(members), talos.EtcdMember{ID: m.etcd.MemberID, Hostname: m.facts.NodeName, Started: true})
 		}
 	}
 	for _, m := range t.machines {
-		if m.etcd != nil && !m.prepares {
-			m.etcd.Members, m.etcd.Leader = members, leader
+		if m.restored() {
+			m.etcd.Members = members
 		}
 	}
 }
@@ -95,11 +96,16 @@ func (t *Talos) join() {
 // leader is the member that leads etcd; zero where there is none.
 func (t *Talos) leader() uint64 {
 	for _, m := range t.machines {
-		if m.etcd != nil && !m.prepares && m.etcd.Leader >= firstRecovered {
+		if m.restored() {
 			return m.etcd.Leader
 		}
 	}
 	return 0
+}
+
+// restored says whether the machine is in the etcd that began with a snapshot. One that was not wiped keeps the one that was before.
+func (m *machine) restored() bool {
+	return m.etcd != nil && !m.prepares && m.etcd.Leader >= firstRecovered
 }
 
 // serveEtcd tells the service of etcd with what others are told.

@@ -89,7 +89,7 @@ func (e *Executor) lookAtOne(ctx context.Context, scope kind.Scope, unit kind.Un
 	if err != nil {
 		return View{Trouble: talos.Trouble(err)}
 	}
-	if unit.Status.Stage == restoreplan.RecoverStage && unit.Status.Step == v1alpha1.VerifyingStep {
+	if unit.Status.Stage == restoreplan.RecoverStage && own.service(talos.EtcdService).State == stateRunning {
 		e.revisions(ctx, scope, &own)
 	}
 	return own

@@ -52,6 +52,8 @@ func begun(unit kind.Unit, seen kind.Observation, own View) kind.Action {
 		wait.Message = "waiting for the facts of the snapshot: " + own.WantedTrouble
 	case own.RevisionTrouble != "":
 		wait.Message = "waiting for the Kubernetes API: " + own.RevisionTrouble
+	case own.Wanted == 0: // Etcd did not run yet when that was looked at.
+		wait.Message = "waiting for a look at the revision"
 	case own.Revision < own.Wanted:
 		return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.VerifyingStep, Message: wrongRevision(own)}
 	default:

@@ -120,9 +120,12 @@ func stages(facts plan.Facts) []plan.Stage {
 		})
 	}
 	if len(workers) > 0 {
-		list = append(list, plan.Stage{Name: KubeletsStage, Machines: workers, Batch: plan.Batch{Parallel: len(workers)}, MayLose: true, Rewound: true})
+		list = append(list, plan.Stage{
+			Name: KubeletsStage, Machines: workers, Batch: plan.Batch{Parallel: len(workers)}, Unsafe: true, MayLose: true, Rewound: true,
+		})
 	}
-	return append(list, plan.Stage{Name: CleanStage, Whole: true, Rewound: true}, plan.Stage{Name: VerifyStage, Whole: true})
+	// Until the record on the target is this hub's again, the next operation would take it for that of somebody else.
+	return append(list, plan.Stage{Name: CleanStage, Whole: true, Unsafe: true, Rewound: true}, plan.Stage{Name: VerifyStage, Whole: true})
 }
 
 // Chosen is the one control plane that etcd begins with. Once it was begun with it stays the one: two of them would be two clusters. Only where

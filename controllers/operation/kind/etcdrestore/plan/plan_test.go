@@ -73,33 +73,33 @@ func TestStages(t *testing.T) {
 			Name: "Wipe", Machines: names, Batch: plan.Batch{Parallel: len(names)}, Disruptive: true, Unsafe: true, MayLose: true, Gates: []string{"MachinesDiscovered"},
 		}
 	}
-	rewound := func(name string, unsafe bool, parallel int, names ...string) plan.Stage {
-		return plan.Stage{Name: name, Machines: names, Batch: plan.Batch{Parallel: parallel}, Unsafe: unsafe, MayLose: true, Rewound: true}
+	rewound := func(name string, parallel int, names ...string) plan.Stage {
+		return plan.Stage{Name: name, Machines: names, Batch: plan.Batch{Parallel: parallel}, Unsafe: true, MayLose: true, Rewound: true}
 	}
-	check, clean, verify := plan.Stage{Name: "Check", Whole: true}, plan.Stage{Name: "Clean", Whole: true, Rewound: true}, plan.Stage{Name: "Verify", Whole: true}
+	check, clean, verify := plan.Stage{Name: "Check", Whole: true}, plan.Stage{Name: "Clean", Whole: true, Unsafe: true, Rewound: true}, plan.Stage{Name: "Verify", Whole: true}
 	for name, row := range map[string]struct {
 		facts plan.Facts
 		want  []plan.Stage
 	}{
 		"three and two": {facts(3, 2), []plan.Stage{
-			check, snapshot, wipe("cp-1", "cp-2", "cp-3"), rewound("Recover", true, 1, "cp-1"), rewound("Join", true, 1, "cp-2", "cp-3"),
-			rewound("Kubelets", false, 2, "w-1", "w-2"), clean, verify,
+			check, snapshot, wipe("cp-1", "cp-2", "cp-3"), rewound("Recover", 1, "cp-1"), rewound("Join", 1, "cp-2", "cp-3"),
+			rewound("Kubelets", 2, "w-1", "w-2"), clean, verify,
 		}},
-		"one, and nothing is kept": {facts(1, 0, withoutSafety), []plan.Stage{check, wipe("cp-1"), rewound("Recover", true, 1, "cp-1"), clean, verify}},
+		"one, and nothing is kept": {facts(1, 0, withoutSafety), []plan.Stage{check, wipe("cp-1"), rewound("Recover", 1, "cp-1"), clean, verify}},
 		"the chosen one stays the one": {facts(3, 0, withoutSafety, units(
 			v1alpha1.UnitStatus{Name: "cp-1", Stage: "Wipe"}, v1alpha1.UnitStatus{Name: "cp-2", Stage: "Recover", Step: "Recovering"},
 		)), []plan.Stage{
-			check, wipe("cp-1", "cp-2", "cp-3"), rewound("Recover", true, 1, "cp-2"), rewound("Join", true, 1, "cp-1", "cp-3"), clean, verify,
+			check, wipe("cp-1", "cp-2", "cp-3"), rewound("Recover", 1, "cp-2"), rewound("Join", 1, "cp-1", "cp-3"), clean, verify,
 		}},
 		"another one is chosen for one that is lost": {facts(3, 0, withoutSafety, gone("cp-1"), units(
 			v1alpha1.UnitStatus{Name: "cp-1", Stage: "Wipe", CompletedStage: "Wipe", Steps: []v1alpha1.StepRecord{{Step: "Recovering", Stage: "Recover"}}},
 		)), []plan.Stage{
-			check, wipe("cp-2", "cp-3"), rewound("Recover", true, 1, "cp-2"), rewound("Join", true, 1, "cp-3"), clean, verify,
+			check, wipe("cp-2", "cp-3"), rewound("Recover", 1, "cp-2"), rewound("Join", 1, "cp-3"), clean, verify,
 		}},
 		"none is chosen for one that is lost once etcd has begun": {facts(3, 0, withoutSafety, gone("cp-1"), units(
 			v1alpha1.UnitStatus{Name: "cp-1", Stage: "Recover", CompletedStage: "Recover"},
 		)), []plan.Stage{
-			check, wipe("cp-2", "cp-3"), rewound("Recover", true, 1, "cp-1"), rewound("Join", true, 1, "cp-2", "cp-3"), clean, verify,
+			check, wipe("cp-2", "cp-3"), rewound("Recover", 1, "cp-1"), rewound("Join", 1, "cp-2", "cp-3"), clean, verify,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
