@@ -5,6 +5,7 @@ package clusterctl_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,11 +13,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/hack/kustomize"
 	"ichor.maesh.dev/hub/hack/release/assets"
@@ -96,16 +100,18 @@ func TestGenerateGivesAllOfTheProvider(t *testing.T) {
 	found := map[string]*unstructured.Unstructured{}
 	for _, object := range got {
 		g.Expect(object.GetLabels()).To(HaveKeyWithValue("cluster.x-k8s.io/provider", "addon-ichor"), object.GetName())
-		found[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = object
+		found[object.GetKind()+" "+object.GetName()] = object
 	}
 	for _, object := range wanted {
-		name := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+		name := object.GetKind() + " " + object.GetName()
 		g.Expect(found).To(HaveKey(name))
 		if object.GetKind() == "Deployment" || object.GetKind() == "Namespace" {
 			continue
 		}
 		for _, field := range []string{"spec", "rules", "subjects", "roleRef", "aggregationRule", "data"} {
-			g.Expect(found[name].Object[field]).To(Equal(object.Object[field]), "%s of %s", field, name)
+			if want, ok := object.Object[field]; ok {
+				g.Expect(found[name].Object[field]).To(Equal(want), "%s of %s", field, name)
+			}
 		}
 	}
 }
@@ -118,14 +124,25 @@ func TestVariablesHaveValuesThatWork(t *testing.T) {
 	container := usual.Spec.Template.Spec.Containers[0]
 	g.Expect(container.Name).To(Equal("manager"))
 	g.Expect(container.Image).To(Equal(assets.Image + ":" + version))
-	g.Expect(container.Args).To(ContainElements("--log-level=info", "--external-url=", "--oidc-issuer-url="))
+	g.Expect(expanded(container)).To(ContainElements("--log-level=info", "--external-url=", "--oidc-issuer-url=", "--oidc-groups-claim="))
 
 	chosen := deployment(t, r.generate(t, []string{
-		"ICHOR_REPLICAS=3", "ICHOR_EXTERNAL_URL=https://ichor.example.com", "ICHOR_OIDC_ISSUER_URL=https://id.example.com", "ICHOR_OIDC_CLIENT_ID=ichor",
+		"ICHOR_EXTERNAL_URL=https://ichor.example.com", "ICHOR_OIDC_ISSUER_URL=https://id.example.com", "ICHOR_OIDC_CLIENT_ID=ichor",
 	}))
-	g.Expect(*chosen.Spec.Replicas).To(BeEquivalentTo(3))
-	g.Expect(chosen.Spec.Template.Spec.Containers[0].Args).To(ContainElements(
+	g.Expect(expanded(chosen.Spec.Template.Spec.Containers[0])).To(ContainElements(
 		"--external-url=https://ichor.example.com", "--oidc-issuer-url=https://id.example.com", "--oidc-client-id=ichor"))
+}
+
+// expanded are the arguments of a container as the kubelet passes them.
+func expanded(container corev1.Container) []string {
+	var list []string
+	for _, arg := range container.Args {
+		for _, variable := range container.Env {
+			arg = strings.ReplaceAll(arg, "$("+variable.Name+")", variable.Value)
+		}
+		list = append(list, arg)
+	}
+	return list
 }
 
 // Every variable is told, with its value: that is how people find out about them.
@@ -133,7 +150,7 @@ func TestVariablesAreTold(t *testing.T) {
 	g := NewWithT(t)
 	out, errOut, err := release(t).clusterctl(t, nil, "generate", "provider", "--addon", "ichor:"+version, "--describe")
 	g.Expect(err).NotTo(HaveOccurred(), errOut)
-	for _, variable := range []string{"ICHOR_REPLICAS", "ICHOR_LOG_LEVEL", "ICHOR_EXTERNAL_URL", "ICHOR_OIDC_ISSUER_URL", "ICHOR_OIDC_CLIENT_ID", "ICHOR_IMAGE_FACTORY"} {
+	for _, variable := range []string{"ICHOR_LOG_LEVEL", "ICHOR_EXTERNAL_URL", "ICHOR_OIDC_ISSUER_URL", "ICHOR_OIDC_CLIENT_ID", "ICHOR_IMAGE_FACTORY"} {
 		g.Expect(out).To(ContainSubstring(variable))
 	}
 }
@@ -150,6 +167,29 @@ func TestAnotherNamespace(t *testing.T) {
 			g.Expect(strings.Join(names, " ")).To(ContainSubstring("ichor-hub.elsewhere.svc"))
 		}
 	}
+}
+
+// clusterctl does not know that admission policies are in no namespace. The API server does, and takes them.
+func TestTheAPIServerTakesPoliciesWithANamespace(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	plane, err := framework.StartPlane(ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { NewWithT(t).Expect(plane.Stop()).To(Succeed()) })
+	c, err := client.New(plane.Config, client.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	taken := 0
+	for _, object := range release(t).generate(t, nil) {
+		if object.GroupVersionKind().Group != "admissionregistration.k8s.io" {
+			continue
+		}
+		object.SetName(object.GetName() + "-of-clusterctl")
+		g.Expect(c.Create(ctx, object)).To(Succeed(), object.GetName())
+		g.Expect(object.GetNamespace()).To(BeEmpty())
+		taken++
+	}
+	g.Expect(taken).To(Equal(12))
 }
 
 func TestTheProviderIsListed(t *testing.T) {
