@@ -500,14 +500,14 @@ export type Operation = Message<"ichor.v1alpha1.Operation"> & {
   turnBackRequested: boolean;
 
   /**
-   * can_turn_back says that the operation can be turned back, and that nobody has asked for that.
+   * can_turn_back says that the operation may be turned back now, and that nobody has asked for it.
    *
    * @generated from field: bool can_turn_back = 41;
    */
   canTurnBack: boolean;
 
   /**
-   * no_way_back says why an operation of a kind that can be turned back cannot be any more; empty if it can.
+   * no_way_back says why an operation of a kind that can be turned back cannot be any more; empty while it can.
    *
    * @generated from field: string no_way_back = 42;
    */
@@ -521,7 +521,7 @@ export type Operation = Message<"ichor.v1alpha1.Operation"> & {
   comingStages: string[];
 
   /**
-   * awaits is the stage under way that waits for somebody's word; empty if none does.
+   * awaits is the stage under way if it waits for somebody to confirm it; empty if none does.
    *
    * @generated from field: string awaits = 50;
    */
