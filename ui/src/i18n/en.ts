@@ -571,7 +571,7 @@ export const en = {
     rewritten_other: '{{count, number}} objects written again so far',
     rewrittenAll_one: '{{count, number}} object written again',
     rewrittenAll_other: '{{count, number}} objects written again',
-    proof: 'Proof:',
+    proof: 'Proof, {{stage}}:',
     passBar: '{{stage}}, {{step}}: {{length}}, from {{start}}',
     awaits: {
       talos: {
@@ -785,6 +785,8 @@ export const en = {
     machinesTotal_one: '{{count, number}} machine',
     machinesTotal_other: '{{count, number}} machines',
     disruptive: 'takes machines away',
+    changesMachines: 'changes machines; they stay up',
+    sameOrder: 'in the same order as {{stage}}',
     held: 'Skipped, because they are held',
     warnings: 'You should know',
     refusals: 'Refused',

@@ -554,7 +554,7 @@ export const ja: Messages = {
     turnsBack: '取り消しが要求されました。変更したものを元に戻します。',
     rewritten_other: '{{count, number}} 個のオブジェクトを再書き込み (続行中)',
     rewrittenAll_other: '{{count, number}} 個のオブジェクトを再書き込み',
-    proof: '検証結果:',
+    proof: '検証結果 ({{stage}}):',
     passBar: '{{stage}}、{{step}}: {{length}}、{{start}} から',
     awaits: {
       talos: {
@@ -766,6 +766,8 @@ export const ja: Messages = {
     step: '手順 {{number, number}}',
     machinesTotal_other: 'マシン {{count, number}} 台',
     disruptive: 'マシンが一時的に外れます',
+    changesMachines: 'マシンを変更します (稼働は続きます)',
+    sameOrder: '{{stage}} と同じ順序',
     held: 'ホールド中のため対象外',
     warnings: '注意',
     refusals: '拒否',

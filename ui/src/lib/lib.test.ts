@@ -17,7 +17,7 @@ import { cli, quote } from './cli';
 import { indexAfterKey } from './gridkeys';
 import { filterOperations, formatOperationQuery, parseOperationQuery } from './operationquery';
 import { awaitedOf, rewritten, stagesOf, steerings, steerObstacle, turnedBack, urgentFirst } from './operations';
-import { changesOf, confirmationName, machinesOf } from './plans';
+import { changesOf, confirmationName, machinesOf, sameOrder } from './plans';
 import { clusterPath, operationPath } from './refs';
 import { rightsIn, startVerb } from './rights';
 
@@ -170,6 +170,14 @@ describe('plans', () => {
     expect(confirmationName(plan, '')).toBe('c1');
     expect(confirmationName(plan, 'm1')).toBe('m1');
     expect(confirmationName({ ...plan, confirmation: Confirmation.YES }, '')).toBeUndefined();
+  });
+  it('say the order of machines once', () => {
+    const one = (...names: string[]) => ({ groups: names.map((name) => ({ machines: [{ name }] })) });
+    const { stages } = create(PlanSchema, {
+      stages: [one('a', 'b'), one('b', 'a'), one('a', 'b'), one('a'), one('a')],
+    });
+    const same = stages.map((stage, index) => sameOrder(stage, stages.slice(0, index)));
+    expect(same).toEqual([undefined, undefined, stages[0], undefined, undefined]);
   });
   it('have each machine once, with its change', () => {
     const changed = create(PlanSchema, {

@@ -5,7 +5,7 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { describe, expect, it } from 'vitest';
 import { SnapshotReason, SnapshotSchema } from '../gen/ichor/v1alpha1/snapshot_pb';
 import { ConditionStatus } from '../gen/ichor/v1alpha1/types_pb';
-import { lastGood, moves, reasonKey, restoreObstacle, stateOf } from './snapshots';
+import { lastGood, nextLook, reasonKey, restoreObstacle, stateOf } from './snapshots';
 
 const of = (init: MessageInitShape<typeof SnapshotSchema>) => create(SnapshotSchema, init);
 const says = (status: ConditionStatus, reason: string, message = '') => [{ type: 'Ready', status, reason, message }];
@@ -31,7 +31,13 @@ describe('a snapshot', () => {
     const snapshot = of(init);
     expect(stateOf(snapshot)).toMatchObject({ key, trouble });
     expect(restoreObstacle(snapshot)).toEqual(obstacle);
-    expect(moves(snapshot)).toBe(key !== 'ready');
+  });
+  it('is looked at again as long as something becomes of it', () => {
+    const [good, fails, comes] = [of({ contents: taken(1) }), of({ conditions: says(FALSE, 'Damaged') }), of({})];
+    expect(nextLook([])).toBe(false);
+    expect(nextLook([good])).toBe(false);
+    expect(nextLook([good, fails])).toBe(15_000);
+    expect(nextLook([good, fails, comes])).toBe(2_000);
   });
   it('says why it was taken, also by a hub that is newer', () => {
     expect(reasonKey({ reason: SnapshotReason.ROTATION })).toBe('rotation');

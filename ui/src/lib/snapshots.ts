@@ -54,9 +54,19 @@ export function lastGood(snapshots: readonly Snapshot[]): Snapshot | undefined {
     .reduce<Snapshot | undefined>((last, each) => (!last || taken(each) > taken(last) ? each : last), undefined);
 }
 
-/** moves says whether something is about to become of a snapshot that no watch tells. */
-export function moves(snapshot: Snapshot): boolean {
-  return stateOf(snapshot).key !== 'ready';
+/** pauses are how long to wait before a snapshot is looked at again, of which no watch tells, in milliseconds. The hub itself waits between two attempts. */
+const pauses: Record<SnapshotState, number> = {
+  ready: Number.POSITIVE_INFINITY,
+  taking: 2_000,
+  waiting: 2_000,
+  failing: 15_000,
+  deleting: 2_000,
+};
+
+/** nextLook is after how long snapshots are to be looked at again; false if nothing is about to become of any. */
+export function nextLook(snapshots: readonly Snapshot[]): number | false {
+  const pause = Math.min(...snapshots.map((snapshot) => pauses[stateOf(snapshot).key]));
+  return Number.isFinite(pause) && pause;
 }
 
 /** restoreObstacle is why nobody can go back to a snapshot. */

@@ -130,11 +130,12 @@ describe('the page', () => {
     await checkPage(seen);
     await dialog.getByRole('button', { name: 'Review' }).click();
     await dialog.getByText('Not everything is rotated.').waitFor();
+    await dialog.getByText('in the same order as Talos: accept').first().waitFor();
     await shoot(page, 'review-ca-1440');
     expect(await begin(page)).toMatchObject({ case: 'caRotation', value: { authorities: ['Talos'] } });
 
     await page.getByText('Take the new talosconfig, then confirm').waitFor();
-    await expect.poll(() => now(page).innerText()).toBe('Talos: hand over');
+    await now(page).getByText('Talos: hand over', { exact: true }).waitFor();
     expect(await stages(page).getByRole('listitem').allInnerTexts()).toEqual([
       expect.stringContaining('Prepare'),
       expect.stringContaining('Talos: accept'),
@@ -145,16 +146,16 @@ describe('the page', () => {
       expect.stringMatching(/Finish\s+to come/),
     ]);
     const lane = page.getByRole('listitem').filter({ hasText: 'alpha-w-1' }).first();
-    await lane.getByText('the API at 10.0.0.13 proves TalosSwap to a client that trusts nothing else').waitFor();
+    await lane.getByText('Proof, Talos: swap: the API at 10.0.0.13 proves TalosSwap').waitFor();
     await shoot(page, 'operation-awaits-1440', true);
     await checkPage(seen);
-    await page.getByRole('button', { name: 'Confirm' }).click();
+    await page.getByRole('button', { name: 'Confirm', exact: true }).click();
     const confirm = page.getByRole('dialog', { name: /^Confirm: ca-rotation-alpha/ });
     await confirm.getByText(/there is no way back\.$/).waitFor();
     await confirm.getByText(/ichor operation confirm ca-rotation-alpha-1 --stage TalosAwaitingCredentials/).waitFor();
     await shoot(page, 'confirm-ca-1440');
     await checkPage(seen);
-    await confirm.getByRole('button', { name: 'Confirm' }).click();
+    await confirm.getByRole('button', { name: 'Confirm', exact: true }).click();
     await page.getByText('Completed', { exact: true }).first().waitFor();
     await expect.poll(() => announced(page).textContent()).toContain('is completed');
     expect(world.audit.find((entry) => entry.action === 'ConfirmOperation')?.detail).toBe('TalosAwaitingCredentials');
@@ -193,7 +194,7 @@ describe('the page', () => {
       canTurnBack: true,
     });
     const viewer = await visit(browser, `${hub.url}/operations/platform/rotation`, { user: 'viewer' });
-    const confirm = viewer.page.getByRole('button', { name: 'Confirm' });
+    const confirm = viewer.page.getByRole('button', { name: 'Confirm', exact: true });
     await confirm.waitFor();
     expect(await confirm.getAttribute('aria-disabled')).toBe('true');
     await checkPage(viewer);
@@ -209,7 +210,7 @@ describe('the page', () => {
     });
     await page.getByText('There is no way back: machines have begun to drop what was replaced.').first().waitFor();
     expect(await page.getByRole('button', { name: 'Turn back' }).getAttribute('aria-disabled')).toBe('true');
-    expect(await page.getByRole('button', { name: 'Confirm' }).count()).toBe(0);
+    expect(await page.getByRole('button', { name: 'Confirm', exact: true }).count()).toBe(0);
     await checkPage(seen);
   });
 
@@ -224,12 +225,12 @@ describe('the page', () => {
     await dialog.getByText('Tokens become void.').waitFor();
     expect(await begin(page)).toMatchObject({ case: 'keyRotation', value: { keys: ['ServiceAccount', 'Secretbox'] } });
     await page.getByText('Waits until tokens are refreshed').waitFor();
-    await page.getByRole('button', { name: 'Confirm' }).click();
+    await page.getByRole('button', { name: 'Confirm', exact: true }).click();
     await page
       .getByRole('dialog')
       .getByText(/^Nobody uses an old token any more/)
       .waitFor();
-    await page.getByRole('dialog').getByRole('button', { name: 'Confirm' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Confirm', exact: true }).click();
     await page.getByText('1,234 objects written again', { exact: true }).waitFor();
     await page.getByText('Completed', { exact: true }).first().waitFor();
     await shoot(page, 'operation-keys-1440', true);
@@ -278,8 +279,7 @@ describe('the page', () => {
       ...alpha,
       conditions: conditions({ EtcdBackedUp: [ConditionStatus.UNKNOWN, 'NotConfigured', ''] }),
     });
-    const take = page.getByRole('button', { name: 'Take snapshot' });
-    await expect.poll(() => take.getAttribute('aria-disabled')).toBe('true');
+    await page.locator('button[aria-disabled=true]', { hasText: 'Take snapshot' }).waitFor();
     const restore = page.getByRole('button', { name: 'Restore alpha-day-0', exact: true });
     expect(await restore.getAttribute('aria-disabled')).toBe('true');
     expect(await restore.getAttribute('title')).toMatch(/^You may not create/);

@@ -142,7 +142,15 @@ function takes({ kind }: Operation, stage: string, role: MachineRole): boolean {
 /** confirmed is an operation whose stage under way somebody has confirmed. */
 export function confirmed(operation: Operation): object {
   const units = operation.units.map((unit) =>
-    unit.name === operation.stage ? { ...unit, phase: UnitPhase.COMPLETED, step: '', stepStartTime: undefined } : unit,
+    unit.name === operation.stage
+      ? {
+          ...unit,
+          phase: UnitPhase.COMPLETED,
+          step: '',
+          stepStartTime: undefined,
+          steps: unit.steps.map((step) => ({ ...step, endTime: timestampFromMs(Date.now()) })),
+        }
+      : unit,
   );
   return { ...operation, units, awaits: '', attention: Attention.NONE, answer: idle };
 }

@@ -2,6 +2,7 @@
 import { useInfiniteQuery } from '@connectrpc/connect-query';
 import { useEffect, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
+import { isAway } from '../../api/problems';
 import { useRights, useSession } from '../../app/hub';
 import type { Cluster } from '../../gen/ichor/v1alpha1/cluster_pb';
 import { OperationKind } from '../../gen/ichor/v1alpha1/operation_pb';
@@ -9,7 +10,7 @@ import type { Snapshot } from '../../gen/ichor/v1alpha1/snapshot_pb';
 import { SnapshotService } from '../../gen/ichor/v1alpha1/snapshot_pb';
 import { restoreOf, startObstacle } from '../../lib/orders';
 import { refKey } from '../../lib/refs';
-import { lastGood, moves, restoreObstacle } from '../../lib/snapshots';
+import { lastGood, nextLook, restoreObstacle } from '../../lib/snapshots';
 import { conditionMark } from '../../lib/state';
 import { Button } from '../../parts/Button';
 import { CallFailure, MissingParts } from '../../parts/Failure';
@@ -24,10 +25,10 @@ import { TakeSnapshot } from './TakeSnapshot';
 
 const pageSize = 10;
 
-/** No watch tells of snapshots. While one is taken or goes, the list is asked for again after this long; the CLI does not wait otherwise. */
-const soon = 2_000;
+/** A hub that does not answer is asked again after this long. */
+const again = 3_000;
 
-/** Otherwise what is seen of the cluster says that there may be another one. Its snapshots come a moment after that. */
+/** What is seen of the cluster says that there may be another snapshot. The list has it a moment after that. */
 const later = 1_000;
 
 /** Snapshots are the stored snapshots of the etcd of a cluster, the youngest first, and what can be done with them. */
@@ -92,7 +93,9 @@ function useSnapshots(cluster: Cluster) {
       pageParamKey: 'page',
       getNextPageParam: (last) => (last.nextPageToken ? { size: pageSize, token: last.nextPageToken } : undefined),
       refetchInterval: ({ state }) =>
-        state.error || state.data?.pages.some((page) => page.snapshots.some(moves)) ? soon : false,
+        state.error
+          ? isAway(state.error) && again
+          : nextLook(state.data?.pages.flatMap((page) => page.snapshots) ?? []),
     },
   );
   const { refetch } = query;

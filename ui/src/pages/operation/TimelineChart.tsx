@@ -110,8 +110,7 @@ function LaneLine({ lane, timeline, now, passes }: LaneProps) {
       : lane.step
         ? stepWords(t, lane.step)
         : t(`operation.state.${lane.state}`);
-  const stage = passes && lane.stage !== lane.name && lane.stage !== '' ? stageWords(t, lane.stage) : '';
-  const words = [stage, doing, length > 0 ? formatDuration(length, language) : ''].filter(Boolean).join(' · ');
+  const words = length > 0 ? `${doing} · ${formatDuration(length, language)}` : doing;
   return (
     <li className={css.lane}>
       <button type="button" className={css.name} aria-expanded={open} onClick={() => show(!open)}>
@@ -136,7 +135,7 @@ function LaneLine({ lane, timeline, now, passes }: LaneProps) {
       )}
       {lane.found && lane.done === 0 && (
         <p className={css.message}>
-          {passes && t('operation.proof')} <span lang="en">{lane.found}</span>
+          {passes && t('operation.proof', { stage: stageWords(t, lane.stage) })} <span lang="en">{lane.found}</span>
         </p>
       )}
       {open && <Steps lane={lane} passes={passes} />}
