@@ -9,6 +9,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	rotationplan "ichor.maesh.dev/hub/controllers/operation/kind/carotation/plan"
+	keyplan "ichor.maesh.dev/hub/controllers/operation/kind/keyrotation/plan"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
@@ -59,7 +60,7 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 }
 
 // turnsBack are the planners of the kinds whose operations can be turned back.
-var turnsBack = map[v1alpha1.OperationKind]plan.TurnsBack{v1alpha1.CARotationKind: rotationplan.Planner{}}
+var turnsBack = map[v1alpha1.OperationKind]plan.TurnsBack{v1alpha1.CARotationKind: rotationplan.Planner{}, v1alpha1.KeyRotationKind: keyplan.Planner{}}
 
 // targetOf is what an operation brings its cluster to; before it began, what it expects.
 func targetOf(op *v1alpha1.TalosOperation) *pb.OperationTarget {
