@@ -71,7 +71,8 @@ func (w *world) seals(name string) map[string]int {
 	for _, cluster := range w.Fleet.Clusters() {
 		if cluster.Name() == name {
 			for _, key := range cluster.Secrets() {
-				names[key.Name]++
+				parts := strings.Split(key.Prefix, ":") // Such as k8s:enc:secretbox:v1:key2: and nothing behind it.
+				names[parts[max(len(parts)-2, 0)]]++
 			}
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
 
-// rotation rotates keys of the cluster.
-func rotation(keys ...string) *pb.OperationOrder {
+// keysOf orders a rotation of keys of the cluster.
+func keysOf(keys ...string) *pb.OperationOrder {
 	return &pb.OperationOrder{
 		Cluster: ref(Cluster), Kind: pb.OperationKind_OPERATION_KIND_KEY_ROTATION,
 		Parameters: &pb.OperationParameters{Parameters: &pb.OperationParameters_KeyRotation{KeyRotation: &pb.KeyRotationParameters{Keys: keys}}},
@@ -26,10 +26,10 @@ func rotation(keys ...string) *pb.OperationOrder {
 func keyOrders() []Row {
 	return []Row{
 		invalid("order/keys of another kind", `order.parameters.key_rotation "[Secretbox]": goes with kind key-rotation only`,
-			plan(upgrade(func(o *pb.OperationOrder) { o.Parameters = rotation("Secretbox").GetParameters() }))),
-		invalid("order/no key", "order.parameters.key_rotation.keys is missing: one or more of ServiceAccount, Secretbox", plan(rotation())),
-		invalid("order/a key that is none", `order.parameters.key_rotation.keys[1] "Skeleton": one of ServiceAccount, Secretbox`, plan(rotation("Secretbox", "Skeleton"))),
-		invalid("order/a key twice", `order.parameters.key_rotation.keys[1] "Secretbox": each key once`, plan(rotation("Secretbox", "Secretbox"))),
+			plan(upgrade(func(o *pb.OperationOrder) { o.Parameters = keysOf("Secretbox").GetParameters() }))),
+		invalid("order/no key", "order.parameters.key_rotation.keys is missing: one or more of ServiceAccount, Secretbox", plan(keysOf())),
+		invalid("order/a key that is none", `order.parameters.key_rotation.keys[1] "Skeleton": one of ServiceAccount, Secretbox`, plan(keysOf("Secretbox", "Skeleton"))),
+		invalid("order/a key twice", `order.parameters.key_rotation.keys[1] "Secretbox": each key once`, plan(keysOf("Secretbox", "Secretbox"))),
 	}
 }
 
@@ -48,7 +48,7 @@ func able() []client.Object {
 func keyPlans() []Row {
 	return []Row{
 		{
-			Name: "plan/a rotation of keys", Given: given(able()...), Call: plan(rotation("ServiceAccount", "Secretbox")),
+			Name: "plan/a rotation of keys", Given: given(able()...), Call: plan(keysOf("ServiceAccount", "Secretbox")),
 			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
 				p := planOf(answer)
 				g.Expect(p.GetRefusals()).To(gomega.BeEmpty())
@@ -59,7 +59,7 @@ func keyPlans() []Row {
 			},
 		},
 		{
-			Name: "plan/a rotation of keys where there is no overlap (H8)", Call: plan(rotation("Secretbox")),
+			Name: "plan/a rotation of keys where there is no overlap (H8)", Call: plan(keysOf("Secretbox")),
 			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
 				g.Expect(planOf(answer).GetRefusals()[0].GetGate()).To(gomega.Equal("KeyOverlap"))
 				g.Expect(planOf(answer).GetRefusals()[0].GetHelp()).To(gomega.ContainSubstring("ichor upgrade talos v1.14.0"))
