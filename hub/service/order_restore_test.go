@@ -25,10 +25,10 @@ func TestRestoreOf(t *testing.T) {
 		"another kind":   {"talos", nil, nil, ""},
 		"a kind that takes none": {"talos", &pb.EtcdRestoreParameters{SnapshotName: "s1"}, nil,
 			field + ` "s1": goes with kind etcd-restore only`},
-		"nothing said":   {"etcd-restore", &pb.EtcdRestoreParameters{SnapshotName: "s1"}, nil, field + `.safety_snapshot "": one of Take, None: it has to be said`},
+		"nothing said":   {"etcd-restore", &pb.EtcdRestoreParameters{SnapshotName: "s1"}, nil, field + `.safety_snapshot is missing: one of Take, None: it has to be said`},
 		"something else": {"etcd-restore", &pb.EtcdRestoreParameters{SnapshotName: "s1", SafetySnapshot: "take"}, nil, field + `.safety_snapshot "take": one of Take, None: it has to be said`},
 		"no hash":        {"etcd-restore", &pb.EtcdRestoreParameters{SnapshotName: "s1", SafetySnapshot: "None", Integrity: "x"}, nil, field + `.integrity "x": one of Hash, RawCopy, or nothing`},
-		"no name":        {"etcd-restore", &pb.EtcdRestoreParameters{SafetySnapshot: "None"}, nil, field + `.snapshot_name "": the name of an EtcdSnapshot: `},
+		"no name":        {"etcd-restore", &pb.EtcdRestoreParameters{SafetySnapshot: "None"}, nil, field + `.snapshot_name is missing: the name of an EtcdSnapshot: `},
 		"no such name":   {"etcd-restore", &pb.EtcdRestoreParameters{SnapshotName: "S/1", SafetySnapshot: "None"}, nil, field + `.snapshot_name "S/1": the name of an EtcdSnapshot: `},
 	} {
 		t.Run(name, func(t *testing.T) {

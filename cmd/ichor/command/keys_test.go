@@ -53,6 +53,7 @@ func TestConfirm(t *testing.T) {
 	g := NewWithT(t)
 	h, u := planning(t, nil)
 	op := &pb.Operation{Ref: ref("default", "keys"), Stage: "RefreshTokens"}
+	delete(h.lay, "GetOperationResponse")
 	h.answer(&pb.GetOperationResponse{Operation: op}, &pb.ConfirmOperationResponse{Operation: op, Changed: true})
 	r := u.ichor("operation", "confirm", "keys")
 	g.Expect(r.Code).To(BeZero(), r.Err)

@@ -47,7 +47,7 @@ func TestCommandOfAPlan(t *testing.T) {
 		m.Status.Config = &v1alpha1.MachineConfigStatus{SpecHash: (&v1alpha1.TalosCluster{}).MachineConfigHash(), Effect: v1alpha1.ConfigEffectLive}
 		return m
 	}
-	server := requests.NewWorld(differing("c1-w-1", v1alpha1.WorkerRole), differing("c1-cp-1", v1alpha1.ControlPlaneRole)).Server()
+	server := requests.NewWorld(differing("c1-w-1", v1alpha1.WorkerRole), differing("c1-cp-1", v1alpha1.ControlPlaneRole), requests.StoredSnapshot(5*512+32)).Server()
 	mux := http.NewServeMux()
 	mux.Handle(ichorv1alpha1connect.NewOperationServiceHandler(server, connect.WithInterceptors(connect.UnaryInterceptorFunc(recorded.note))))
 	mux.Handle(ichorv1alpha1connect.NewClusterServiceHandler(server))
@@ -68,7 +68,7 @@ func TestCommandOfAPlan(t *testing.T) {
 		}}}
 	}
 	for name, order := range map[string]*pb.OperationOrder{
-		"a restore":               {Kind: pb.OperationKind_OPERATION_KIND_ETCD_RESTORE, Parameters: restored("s1", "Take", "")},
+		"a restore":               {Kind: pb.OperationKind_OPERATION_KIND_ETCD_RESTORE, Parameters: restored("s1", "None", "")},
 		"a restore of a raw copy": {Kind: pb.OperationKind_OPERATION_KIND_ETCD_RESTORE, Parameters: restored("s1", "None", "RawCopy")},
 		"an upgrade":              {Kind: pb.OperationKind_OPERATION_KIND_TALOS, Target: &pb.OperationTarget{TalosVersion: "v1.14.1"}},
 		"an upgrade with all that there is": {

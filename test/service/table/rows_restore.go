@@ -23,8 +23,8 @@ func restores(snapshot, safety, integrity string) *pb.OperationOrder {
 	}
 }
 
-// storedSnapshot is a snapshot of the cluster, of so many bytes.
-func storedSnapshot(size int64) *v1alpha1.EtcdSnapshot {
+// StoredSnapshot is a snapshot of the cluster, of so many bytes.
+func StoredSnapshot(size int64) *v1alpha1.EtcdSnapshot {
 	hash := strings.Repeat("a", 64)
 	return &v1alpha1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "s1"},
@@ -41,7 +41,7 @@ func restorePlans() []Row {
 	const whole, raw = 5*512 + 32, 5 * 512
 	return []Row{
 		{
-			Name: "plan/a restore", Given: given(storedSnapshot(whole)), Call: plan(restores("s1", "None", "")),
+			Name: "plan/a restore", Given: given(StoredSnapshot(whole)), Call: plan(restores("s1", "None", "")),
 			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
 				p := planOf(answer)
 				g.Expect(p.GetRefusals()).To(gomega.BeEmpty())
@@ -59,7 +59,7 @@ func restorePlans() []Row {
 			},
 		},
 		{
-			Name: "plan/a restore with a snapshot that nobody stores", Given: given(storedSnapshot(whole)), Call: plan(restores("s1", "Take", "")),
+			Name: "plan/a restore with a snapshot that nobody stores", Given: given(StoredSnapshot(whole)), Call: plan(restores("s1", "Take", "")),
 			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
 				g.Expect(planOf(answer).GetRefusals()[0].GetGate()).To(gomega.Equal("SnapshotStorage"))
 				g.Expect(planOf(answer).GetCommand()).To(gomega.Equal("ichor cluster restore c1 --from s1 --safety-snapshot --namespace default"))
@@ -72,13 +72,13 @@ func restorePlans() []Row {
 			},
 		},
 		{
-			Name: "plan/a restore of a raw copy", Given: given(storedSnapshot(raw)), Call: plan(restores("s1", "None", "")),
+			Name: "plan/a restore of a raw copy", Given: given(StoredSnapshot(raw)), Call: plan(restores("s1", "None", "")),
 			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
 				g.Expect(planOf(answer).GetRefusals()[0].GetHelp()).To(gomega.ContainSubstring("--raw-copy"))
 			},
 		},
 		{
-			Name: "plan/a restore of a raw copy, on somebody's word", Given: given(storedSnapshot(raw)), Call: plan(restores("s1", "None", "RawCopy")),
+			Name: "plan/a restore of a raw copy, on somebody's word", Given: given(StoredSnapshot(raw)), Call: plan(restores("s1", "None", "RawCopy")),
 			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
 				g.Expect(planOf(answer).GetRefusals()).To(gomega.BeEmpty())
 				g.Expect(warningsOf(planOf(answer))).To(gomega.ContainElement("RawCopy"))
