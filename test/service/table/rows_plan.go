@@ -30,8 +30,8 @@ func orders() []Row {
 		return reboot("c1-w-1", func(o *pb.OperationOrder) { change(o.GetParameters().GetNode()) })
 	}
 	return []Row{
-		invalid("order/nothing", "order.kind is missing: this hub runs ca-rotation, config, key-rotation, kubernetes, node, shutdown, talos", plan(nil)),
-		invalid("order/a kind that this hub does not run", `order.kind "cni": this hub runs ca-rotation, config, key-rotation, kubernetes, node, shutdown, talos`,
+		invalid("order/nothing", "order.kind is missing: this hub runs ca-rotation, config, etcd-restore, key-rotation, kubernetes, node, shutdown, talos", plan(nil)),
+		invalid("order/a kind that this hub does not run", `order.kind "cni": this hub runs ca-rotation, config, etcd-restore, key-rotation, kubernetes, node, shutdown, talos`,
 			plan(upgrade(func(o *pb.OperationOrder) { o.Kind = pb.OperationKind_OPERATION_KIND_CNI }))),
 		invalid("order/no namespace", "order.cluster.namespace is missing: the namespace of the object",
 			plan(upgrade(func(o *pb.OperationOrder) { o.Cluster.Namespace = "" }))),
