@@ -88,6 +88,9 @@ func (r *Reconciler) collect(s *scope) {
 		if result.resolvedImage != "" {
 			unit.ResolvedImage = result.resolvedImage
 		}
+		if result.progress != nil {
+			unit.Progress = result.progress
+		}
 		s.put(unit)
 	}
 }
