@@ -66,5 +66,5 @@ func TestWaitingInVainShowsTheOperation(t *testing.T) {
 	short, end := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer end()
 	_, err = h.WaitFor(short, op, harness.Paused("StepFailed"))
-	g.Expect(err).To(MatchError(And(ContainSubstring("Paused=True StepFailed"), ContainSubstring("phase Completed"), ContainSubstring("machine a-cp-1"))))
+	g.Expect(err).To(MatchError(And(ContainSubstring("Paused=True StepFailed"), ContainSubstring("phase Completed"), ContainSubstring("a-cp-1: Completed, stage Reboot"))))
 }
