@@ -98,10 +98,7 @@ func (d *deepCluster) changed(leader string) {
 }
 
 // sync lets the controllers look around.
-func (d *deepCluster) sync() {
-	d.store.SyncAccounts()
-	d.cluster.workload.Sync()
-}
+func (d *deepCluster) sync() { d.cluster.workload.Sync() }
 
 func (d *deepCluster) makeKubernetes() error {
 	c := d.cluster
@@ -110,7 +107,6 @@ func (d *deepCluster) makeKubernetes() error {
 	o.Healthy, o.Kubelet = d.Serving, func(node string) workload.Store { return d.store.As(node) }
 	kubelets := d.store.NewKubelets()
 	o.Alive = kubelets.Alive
-	d.store.SyncAccounts()
 	c.workload = workload.New(o)
 	c.workload.Begin()
 	d.store.Tell()

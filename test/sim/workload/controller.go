@@ -82,6 +82,7 @@ func (c *Controller) Sync() {
 	if c.stopped || !c.Healthy() {
 		return
 	}
+	c.syncAccounts()
 	for _, m := range c.Machines {
 		c.syncNode(m)
 	}
