@@ -61,7 +61,7 @@ type user struct {
 }
 
 // use begins to ask, until the test is over or halt is called, which returns when it has ended.
-func use(t *testing.T, ctx context.Context, by credentials, dial dial) (u *user, halt func()) {
+func use(ctx context.Context, t *testing.T, by credentials, dial dial) (u *user, halt func()) {
 	t.Helper()
 	u = &user{credentials: by, dial: dial}
 	ctx, cancel := context.WithCancel(ctx)
@@ -249,7 +249,7 @@ func writes(ctx context.Context, client *kubernetes.Clientset, nth int) error {
 }
 
 // expectWritten expects all that a user has written to be there.
-func expectWritten(t *testing.T, ctx context.Context, client *kubernetes.Clientset, u *user) {
+func expectWritten(ctx context.Context, t *testing.T, client *kubernetes.Clientset, u *user) {
 	t.Helper()
 	g := NewWithT(t)
 	list, err := client.CoreV1().ConfigMaps(loadNamespace).List(ctx, metav1.ListOptions{})

@@ -37,18 +37,18 @@ func TestDeepHubRestores(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 			defer cancel()
-			m := manage(t, ctx, spec)
-			m.backUp(t, ctx)
+			m := manage(ctx, t, spec)
+			m.backUp(ctx, t)
 			kube := kubeClient(t, m.cluster)
-			taken := m.photographed(t, ctx, kube)
-			m.refuses(t, ctx, taken)
-			m.restored(t, ctx, kube, taken)
+			taken := m.photographed(ctx, t, kube)
+			m.refuses(ctx, t, taken)
+			m.restored(ctx, t, kube, taken)
 		})
 	}
 }
 
 // photographed takes a snapshot, and changes afterwards what is in it.
-func (m *managed) photographed(t *testing.T, ctx context.Context, kube *kubernetes.Clientset) *v1alpha1.EtcdSnapshot {
+func (m *managed) photographed(ctx context.Context, t *testing.T, kube *kubernetes.Clientset) *v1alpha1.EtcdSnapshot {
 	t.Helper()
 	g := NewWithT(t)
 	for _, name := range []string{"kept", "changed", "deleted"} {
@@ -59,7 +59,7 @@ func (m *managed) photographed(t *testing.T, ctx context.Context, kube *kubernet
 		ObjectMeta: metav1.ObjectMeta{Name: "a-controller"}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed},
 	}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	taken := m.takeSnapshot(t, ctx, "s1")
+	taken := m.takeSnapshot(ctx, t, "s1")
 	maps := kube.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	for i := range 20 {
 		g.Expect(put(ctx, kube, fmt.Sprintf("later-%02d", i))).To(Succeed())
@@ -73,7 +73,7 @@ func (m *managed) photographed(t *testing.T, ctx context.Context, kube *kubernet
 }
 
 // refuses has the hub refuse what is stored when that is damaged, before it touches anything.
-func (m *managed) refuses(t *testing.T, ctx context.Context, taken *v1alpha1.EtcdSnapshot) {
+func (m *managed) refuses(ctx context.Context, t *testing.T, taken *v1alpha1.EtcdSnapshot) {
 	t.Helper()
 	g := NewWithT(t)
 	file := filepath.Join(m.SnapshotDir(), taken.Spec.Contents.Location.Key)
@@ -104,13 +104,13 @@ func (m *managed) restore(safety v1alpha1.SafetySnapshot) v1alpha1.TalosOperatio
 }
 
 // restored restores the snapshot, and finds what was in it and nothing else.
-func (m *managed) restored(t *testing.T, ctx context.Context, kube *kubernetes.Clientset, taken *v1alpha1.EtcdSnapshot) {
+func (m *managed) restored(ctx context.Context, t *testing.T, kube *kubernetes.Clientset, taken *v1alpha1.EtcdSnapshot) {
 	t.Helper()
 	g := NewWithT(t)
 	spec := m.cluster.Spec()
 	op, err := m.Begin(ctx, m.restore(v1alpha1.SafetySnapshotTake))
 	g.Expect(err).NotTo(HaveOccurred())
-	_, kills := m.over(t, ctx, op, m.storm(t, ctx, op))
+	_, kills := m.over(ctx, t, op, m.storm(ctx, t, op))
 	g.Expect(kills).To(ContainElements("Check/Checking", "Snapshot/Snapshotting", "Wipe/Resetting", "Wipe/Preparing",
 		"Recover/Recovering", "Recover/Bootstrapping", "Recover/Verifying", "Clean/Cleaning"))
 	if spec.ControlPlanes > 1 {
@@ -141,7 +141,7 @@ func (m *managed) restored(t *testing.T, ctx context.Context, kube *kubernetes.C
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(leases.Items).To(BeEmpty(), "nobody waits for who held it then")
 	g.Eventually(ctx, readyNodes).WithArguments(ctx, kube).WithPolling(poll).Should(ConsistOf(all))
-	m.watches(t, ctx, kube, taken.Spec.Contents.Revision)
+	m.watches(ctx, t, kube, taken.Spec.Contents.Revision)
 
 	// The hub trusts the cluster again.
 	_, err = m.WaitForCluster(ctx, m.name, harness.Available())
@@ -149,7 +149,7 @@ func (m *managed) restored(t *testing.T, ctx context.Context, kube *kubernetes.C
 }
 
 // watches opens a watch on each API server, and expects them to tell of what is written through any.
-func (m *managed) watches(t *testing.T, ctx context.Context, kube *kubernetes.Clientset, revision int64) {
+func (m *managed) watches(ctx context.Context, t *testing.T, kube *kubernetes.Clientset, revision int64) {
 	t.Helper()
 	g := NewWithT(t)
 	var watchers []watch.Interface

@@ -50,7 +50,7 @@ func TestDeepHubRotatesAuthorities(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
-	m := manage(t, ctx, sim.ClusterSpec{Name: "c", ControlPlanes: 3, Workers: 2})
+	m := manage(ctx, t, sim.ClusterSpec{Name: "c", ControlPlanes: 3, Workers: 2})
 	machines := []*sim.Node{m.cluster.Node("cp-1"), m.cluster.Node("cp-3"), m.cluster.Node("worker-1")} // None of those that go down.
 	talos := authority{
 		name: v1alpha1.TalosCA, current: m.secretOf("c-talosconfig", "talosconfig"), before: m.cluster.Talosconfig(), reads: dialTalos(machines...),
@@ -58,30 +58,30 @@ func TestDeepHubRotatesAuthorities(t *testing.T) {
 	kube := authority{
 		name: v1alpha1.KubernetesCA, current: m.secretOf("c-kubeconfig", "value"), before: m.cluster.Kubeconfig(), reads: dialKube(reads),
 	}
-	talos.follower, _ = use(t, ctx, talos.current, talos.reads)
-	writer, halt := use(t, ctx, kube.current, dialKube(writes))
+	talos.follower, _ = use(ctx, t, talos.current, talos.reads)
+	writer, halt := use(ctx, t, kube.current, dialKube(writes))
 	kube.follower = writer
 
 	op, err := m.Begin(ctx, v1alpha1.TalosOperationSpec{ClusterName: m.name, Kind: v1alpha1.CARotationKind, CARotation: &v1alpha1.CARotationParameters{
 		Authorities: []v1alpha1.CAAuthority{v1alpha1.TalosCA, v1alpha1.KubernetesCA},
 	}})
 	g.Expect(err).NotTo(HaveOccurred())
-	s := m.storm(t, ctx, op)
+	s := m.storm(ctx, t, op)
 
-	copied := m.rotate(t, ctx, op, talos, "worker-2")
+	copied := m.rotate(ctx, t, op, talos, "worker-2")
 	_, err = m.WaitFor(ctx, op, harness.Past(talos.stage("Drop")))
 	g.Expect(err).NotTo(HaveOccurred())
-	m.expectDropped(t, ctx, talos, copied)
-	g.Expect(m.talosctl(t, ctx, copied)).NotTo(Succeed(), "the real client is refused with what it had")
+	m.expectDropped(ctx, t, talos, copied)
+	g.Expect(m.talosctl(ctx, t, copied)).NotTo(Succeed(), "the real client is refused with what it had")
 
-	copied = m.rotate(t, ctx, op, kube, "cp-2")
-	_, kills := m.over(t, ctx, op, s)
-	m.expectDropped(t, ctx, kube, copied)
+	copied = m.rotate(ctx, t, op, kube, "cp-2")
+	_, kills := m.over(ctx, t, op, s)
+	m.expectDropped(ctx, t, kube, copied)
 	for _, at := range []string{
 		"Prepare/Generating", "TalosAccept/Applying", "TalosAccept/Verifying", "TalosTrust/Trusting", "TalosSwap/Applying", "TalosSwap/Verifying",
-		"TalosAwaitCredentials/HandingOver", "TalosAwaitCredentials/AwaitingCredentials", "TalosDrop/Applying", "TalosDrop/Verifying",
+		"TalosAwaitingCredentials/HandingOver", "TalosAwaitingCredentials/AwaitingCredentials", "TalosDrop/Applying", "TalosDrop/Verifying",
 		"KubernetesAccept/Applying", "KubernetesAccept/Verifying", "KubernetesTrust/Trusting", "KubernetesSwap/Applying", "KubernetesSwap/Verifying",
-		"KubernetesAwaitCredentials/HandingOver", "KubernetesAwaitCredentials/AwaitingCredentials", "KubernetesDropWorkers/Applying",
+		"KubernetesAwaitingCredentials/HandingOver", "KubernetesAwaitingCredentials/AwaitingCredentials", "KubernetesDropWorkers/Applying",
 		"KubernetesDropWorkers/Verifying", "KubernetesDrop/Applying", "KubernetesDrop/Verifying", "Finish/Finishing",
 	} {
 		g.Expect(kills).To(ContainElement(at))
@@ -96,7 +96,7 @@ func TestDeepHubRotatesAuthorities(t *testing.T) {
 	now, err := kube.current(ctx)
 	g.Expect(err).NotTo(HaveOccurred())
 	client := kubeClientAt(t, now, "")
-	expectWritten(t, ctx, client, writer)
+	expectWritten(ctx, t, client, writer)
 	g.Eventually(ctx, readyNodes).WithArguments(ctx, client).WithPolling(poll).Should(HaveLen(len(m.cluster.Nodes())), "no kubelet was locked out")
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -106,23 +106,24 @@ func TestDeepHubRotatesAuthorities(t *testing.T) {
 
 // rotate takes an authority to its drop, and returns the credentials that somebody has copied before the swap. A machine is down for a while
 // in each pass.
-func (m *managed) rotate(t *testing.T, ctx context.Context, op *v1alpha1.TalosOperation, a authority, down string) []byte {
+func (m *managed) rotate(ctx context.Context, t *testing.T, op *v1alpha1.TalosOperation, a authority, down string) []byte {
 	t.Helper()
 	g := NewWithT(t)
-	m.outage(t, ctx, op, a.stage("Accept"), "worker-2")
+	m.outage(ctx, t, op, a.stage("Accept"), "worker-2")
 	_, err := m.WaitFor(ctx, op, harness.Past(a.stage("Trust")))
 	g.Expect(err).NotTo(HaveOccurred())
 	copied, err := a.current(ctx)
 	g.Expect(err).NotTo(HaveOccurred())
-	keeper, halt := use(t, ctx, kept(copied), a.reads)
+	keeper, halt := use(ctx, t, kept(copied), a.reads)
 
-	m.outage(t, ctx, op, a.stage("Swap"), down)
-	_, err = m.WaitFor(ctx, op, harness.WaitingAt(v1alpha1.CredentialsConfirmedGate, "ichor operation confirm "+op.Name))
+	m.outage(ctx, t, op, a.stage("Swap"), down)
+	_, err = m.WaitFor(ctx, op, harness.InStage(a.stage("AwaitingCredentials")),
+		harness.WaitingAt(v1alpha1.CredentialsConfirmedGate, "ichor operation confirm "+op.Name))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(asks(ctx, a.reads, a.before)).To(MatchError(ContainSubstring("certificate signed by unknown authority")))
-	g.Expect(asks(ctx, a.reads, copied)).To(Succeed())
+	a.works(ctx, t, copied)
 	if a.name == v1alpha1.TalosCA {
-		g.Expect(m.talosctl(t, ctx, copied)).To(Succeed())
+		g.Expect(m.talosctl(ctx, t, copied)).To(Succeed())
 	}
 	g.Expect(keeper.Failures()).To(BeEmpty(), "who has what was handed over first goes on until the drop")
 	g.Expect(keeper.Asked()).To(BeNumerically(">", 3))
@@ -131,41 +132,47 @@ func (m *managed) rotate(t *testing.T, ctx context.Context, op *v1alpha1.TalosOp
 	m.cluster.Node("worker-2").PowerOff()
 	current, err := m.Operation(ctx, op)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = m.Service.Confirm(ctx, current, a.stage("AwaitCredentials"))
+	_, err = m.Service.Confirm(ctx, current, a.stage("AwaitingCredentials"))
 	g.Expect(err).NotTo(HaveOccurred())
-	m.awaited(t, ctx, op, "worker-2")
-	g.Expect(asks(ctx, a.reads, copied)).To(Succeed(), "nothing is dropped while a machine is down")
-	m.comesBack(t, ctx, "worker-2")
+	m.awaited(ctx, t, op, "worker-2")
+	a.works(ctx, t, copied) // Nothing is dropped while a machine is down.
+	m.comesBack(ctx, t, "worker-2")
 	return copied
 }
 
 // expectDropped expects the old authority to be of no use any more, and the new one to be.
-func (m *managed) expectDropped(t *testing.T, ctx context.Context, a authority, copied []byte) {
+func (m *managed) expectDropped(ctx context.Context, t *testing.T, a authority, copied []byte) {
 	t.Helper()
 	g := NewWithT(t)
 	g.Expect(asks(ctx, a.reads, copied)).NotTo(Succeed())
 	g.Expect(asks(ctx, a.reads, a.before)).NotTo(Succeed())
 	now, err := a.current(ctx)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(asks(ctx, a.reads, now)).To(Succeed())
+	a.works(ctx, t, now)
 	if a.name == v1alpha1.TalosCA {
-		g.Expect(m.talosctl(t, ctx, now)).To(Succeed())
+		g.Expect(m.talosctl(ctx, t, now)).To(Succeed())
 	}
 	g.Expect(a.follower.Failures()).To(BeEmpty())
 }
 
+// works expects credentials to do, unless what they lead to is just starting.
+func (a authority) works(ctx context.Context, t *testing.T, with []byte) {
+	t.Helper()
+	NewWithT(t).Eventually(ctx, asks).WithArguments(ctx, a.reads, with).WithTimeout(patience).WithPolling(poll).Should(Succeed())
+}
+
 // outage takes a machine down in a stage, until the operation says that it waits for it.
-func (m *managed) outage(t *testing.T, ctx context.Context, op *v1alpha1.TalosOperation, stage, node string) {
+func (m *managed) outage(ctx context.Context, t *testing.T, op *v1alpha1.TalosOperation, stage, node string) {
 	t.Helper()
 	_, err := m.WaitFor(ctx, op, harness.InStage(stage))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	m.cluster.Node(node).PowerOff()
-	m.awaited(t, ctx, op, node)
-	m.comesBack(t, ctx, node)
+	m.awaited(ctx, t, op, node)
+	m.comesBack(ctx, t, node)
 }
 
 // awaited waits until an operation says that it waits for a machine.
-func (m *managed) awaited(t *testing.T, ctx context.Context, op *v1alpha1.TalosOperation, node string) {
+func (m *managed) awaited(ctx context.Context, t *testing.T, op *v1alpha1.TalosOperation, node string) {
 	t.Helper()
 	waiting, err := m.WaitFor(ctx, op, harness.OperationCondition(v1alpha1.ProgressingCondition, metav1.ConditionFalse, "", node))
 	g := NewWithT(t)
@@ -177,7 +184,7 @@ func (m *managed) awaited(t *testing.T, ctx context.Context, op *v1alpha1.TalosO
 	}
 }
 
-func (m *managed) comesBack(t *testing.T, ctx context.Context, node string) {
+func (m *managed) comesBack(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	n := m.cluster.Node(node)
 	n.PowerOn()
@@ -185,7 +192,7 @@ func (m *managed) comesBack(t *testing.T, ctx context.Context, node string) {
 }
 
 // talosctl has the real client ask machines for their version.
-func (m *managed) talosctl(t *testing.T, ctx context.Context, talosconfig []byte) error {
+func (m *managed) talosctl(ctx context.Context, t *testing.T, talosconfig []byte) error {
 	t.Helper()
 	g := NewWithT(t)
 	path, err := framework.Binary("talosctl")

@@ -29,16 +29,21 @@ type managed struct {
 	cluster *sim.Cluster
 }
 
-// calmProbes leave processors that run a control plane to it, and wait for one that is slow.
-var calmProbes = observe.Options{Interval: time.Second, Timeout: 10 * time.Second, AtOnce: 32}
+// A hub in tests leaves processors that run a control plane to it, and waits for one that is slow.
+var (
+	calmProbes = observe.Options{Interval: time.Second, Timeout: 30 * time.Second, AtOnce: 32}
+	calmLooks  = observe.Options{Interval: 250 * time.Millisecond, Timeout: 30 * time.Second, AtOnce: 32}
+)
 
 // manage starts a hub and a deep cluster, and imports the cluster.
-func manage(t *testing.T, ctx context.Context, spec sim.ClusterSpec) *managed {
+func manage(ctx context.Context, t *testing.T, spec sim.ClusterSpec) *managed {
 	t.Helper()
 	g := NewWithT(t)
 	o := options(t, "", spec)
 	before := time.Now()
-	h, err := harness.Start(ctx, harness.Options{Clusters: o.Clusters, Speed: o.Speed, KubeAPIServer: o.KubeAPIServer, Probes: calmProbes})
+	h, err := harness.Start(ctx, harness.Options{
+		Clusters: o.Clusters, Speed: o.Speed, KubeAPIServer: o.KubeAPIServer, Probes: calmProbes, Looks: calmLooks,
+	})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -57,7 +62,7 @@ func object(name string) client.ObjectKey {
 }
 
 // backUp says that the cluster's snapshots are stored on the disk of the hub.
-func (m *managed) backUp(t *testing.T, ctx context.Context) {
+func (m *managed) backUp(ctx context.Context, t *testing.T) {
 	t.Helper()
 	g := NewWithT(t)
 	target := &v1alpha1.TalosCluster{}
@@ -68,7 +73,7 @@ func (m *managed) backUp(t *testing.T, ctx context.Context) {
 }
 
 // takeSnapshot takes a snapshot by the hub, and returns it when it is stored.
-func (m *managed) takeSnapshot(t *testing.T, ctx context.Context, name string) *v1alpha1.EtcdSnapshot {
+func (m *managed) takeSnapshot(ctx context.Context, t *testing.T, name string) *v1alpha1.EtcdSnapshot {
 	t.Helper()
 	g := NewWithT(t)
 	_, _, err := m.Service.TakeSnapshot(ctx, object(m.name), name)
@@ -100,7 +105,7 @@ type storm struct {
 }
 
 // storm begins to kill. It ends with the operation, or with the test.
-func (m *managed) storm(t *testing.T, ctx context.Context, op *v1alpha1.TalosOperation) *storm {
+func (m *managed) storm(ctx context.Context, t *testing.T, op *v1alpha1.TalosOperation) *storm {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	watcher, err := m.Client.Watch(ctx, &v1alpha1.TalosOperationList{}, client.InNamespace(op.Namespace), client.MatchingFields{"metadata.name": op.Name})
@@ -151,7 +156,7 @@ func (s *storm) at() []string {
 }
 
 // over waits for the end of an operation that is stormed, and returns the operation and the steps where the hub was killed.
-func (m *managed) over(t *testing.T, ctx context.Context, op *v1alpha1.TalosOperation, s *storm) (*v1alpha1.TalosOperation, []string) {
+func (m *managed) over(ctx context.Context, t *testing.T, op *v1alpha1.TalosOperation, s *storm) (*v1alpha1.TalosOperation, []string) {
 	t.Helper()
 	g := NewWithT(t)
 	before := time.Now()

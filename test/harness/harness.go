@@ -63,6 +63,9 @@ type Options struct {
 	// Probes say how often targets are probed; zero takes DefaultProbes.
 	Probes observe.Options
 
+	// Looks say how what an operation waits for is looked at; zero takes the product's.
+	Looks observe.Options
+
 	// KubeAPIServer is the binary that deep clusters run; there may be none where no cluster is deep.
 	KubeAPIServer string
 
@@ -161,7 +164,7 @@ func (h *Harness) StartHub() error {
 	}
 	h.hub = begin(h.Plane.HubConfig, listener, manager.Options{
 		MetricsBindAddress: "0", HealthBindAddress: "0", ImageFactory: manager.DefaultImageFactory,
-		Deadlines: h.options.Deadlines, Probes: h.options.Probes, SharedProcess: true, Serve: serving,
+		Deadlines: h.options.Deadlines, Probes: h.options.Probes, Looks: h.options.Looks, SharedProcess: true, Serve: serving,
 		Storage: blob.Opener{Directory: h.SnapshotDir()},
 	})
 	return nil
