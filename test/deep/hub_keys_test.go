@@ -31,7 +31,7 @@ func TestDeepHubRotatesKeys(t *testing.T) {
 		"three control planes": {Name: "c", ControlPlanes: 3, TalosVersion: "v1.14.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 			defer cancel()
 			m := manage(ctx, t, spec)
 			m.rotatesKeys(ctx, t)

@@ -35,7 +35,7 @@ func TestDeepHubRestores(t *testing.T) {
 		"three control planes and two workers": {Name: "c", ControlPlanes: 3, Workers: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 			defer cancel()
 			m := manage(ctx, t, spec)
 			m.backUp(ctx, t)

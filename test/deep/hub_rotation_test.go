@@ -48,7 +48,7 @@ func (a authority) stage(pass string) string { return string(a.name) + pass }
 // Both authorities of a cluster are rotated while people use it, by a hub that is killed at each step, with a machine down in each pass.
 func TestDeepHubRotatesAuthorities(t *testing.T) {
 	g := NewWithT(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
 	m := manage(ctx, t, sim.ClusterSpec{Name: "c", ControlPlanes: 3, Workers: 2})
 	machines := []*sim.Node{m.cluster.Node("cp-1"), m.cluster.Node("cp-3"), m.cluster.Node("worker-1")} // None of those that go down.
