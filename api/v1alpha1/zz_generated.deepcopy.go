@@ -1097,6 +1097,11 @@ func (in *TalosOperationStatus) DeepCopyInto(out *TalosOperationStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.ComingStages != nil {
+		in, out := &in.ComingStages, &out.ComingStages
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Target != nil {
 		in, out := &in.Target, &out.Target
 		*out = new(OperationTarget)

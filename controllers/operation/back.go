@@ -17,17 +17,6 @@ func (s *scope) asksBack() bool {
 	return s.op.Annotations[v1alpha1.TurnBackAnnotation] == v1alpha1.TurnBackRequested
 }
 
-// unapproved are the machines that the hub may not touch.
-func (s *scope) unapproved() []string {
-	var names []string
-	for i := range s.Machines {
-		if s.Machines[i].Spec.Approval != v1alpha1.Approved {
-			names = append(names, s.Machines[i].Name)
-		}
-	}
-	return names
-}
-
 // kept says whether the operation has begun with a stage that a deletion does not take back.
 func (s *scope) kept() bool {
 	if s.Cluster == nil || s.executor == nil || s.op.Completed() || statusLost(s.op) {

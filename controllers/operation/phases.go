@@ -131,7 +131,6 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 		Cluster:        s.Target(),
 		Machines:       len(s.Machines),
 		Approved:       s.Approved(),
-		Unapproved:     s.unapproved(),
 		Known:          s.knownMachines(),
 		TurnBack:       s.plan.TurnsBack,
 		Blind:          s.traits.RecordOptional && s.planFacts(r.Clock.Now()).Overridden(v1alpha1.TargetReachableGate),

@@ -54,7 +54,6 @@ func images(g *WithT, dir string) (image, attached v1.Image, digest v1.Hash) {
 	g.Expect(manifest.Manifests[0].Annotations).To(HaveKeyWithValue("org.opencontainers.image.ref.name", "v0.1.0"))
 	index, err := top.ImageIndex(manifest.Manifests[0].Digest)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(validate.Index(index)).To(Succeed())
 	parts, err := index.IndexManifest()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(parts.Manifests).To(HaveLen(2))
@@ -63,15 +62,20 @@ func images(g *WithT, dir string) (image, attached v1.Image, digest v1.Hash) {
 	g.Expect(err).NotTo(HaveOccurred())
 	attached, err = index.Image(parts.Manifests[1].Digest)
 	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(validate.Image(image)).To(Succeed())
 	return image, attached, parts.Manifests[0].Digest
+}
+
+func layersOf(g *WithT, image v1.Image) []v1.Layer {
+	layers, err := image.Layers()
+	g.Expect(err).NotTo(HaveOccurred())
+	return layers
 }
 
 // content are the files of an image, by name.
 func content(g *WithT, image v1.Image) map[string]*tar.Header {
-	layers, err := image.Layers()
-	g.Expect(err).NotTo(HaveOccurred())
 	found := map[string]*tar.Header{}
-	for _, l := range layers {
+	for _, l := range layersOf(g, image) {
 		reader, err := l.Uncompressed()
 		g.Expect(err).NotTo(HaveOccurred())
 		archive := tar.NewReader(reader)

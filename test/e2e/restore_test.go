@@ -106,7 +106,7 @@ var _ = Describe("Restoring a cluster", func() {
 		By("what was written before is there, and what was written after is not")
 		Eventually(w.Unavailable).WithContext(ctx).Should(BeEmpty())
 		Expect(written(ctx, w.kube("three"))).To(Equal([]string{"before-the-snapshot"}))
-		Expect(w.order("three", resetMethod)).To(ConsistOf(controlPlanes), "each is wiped once")
+		Expect(w.called("three", resetMethod)).To(Equal(controlPlanes), "one twice, if it was back before the hub was, and has joined the others again")
 		Expect(w.called("three", bootstrapMethod)).To(Equal([]string{"cp-1"}), "two would be two clusters")
 		Expect(w.called("three", serviceMethod)).To(Equal([]string{"worker-1", "worker-2"}))
 		leases, err := w.kube("three").CoordinationV1().Leases("default").List(ctx, metav1.ListOptions{})

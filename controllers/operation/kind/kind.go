@@ -72,20 +72,14 @@ type Scope struct {
 	// Machines counts the machines of the target.
 	Machines int
 
-	// Approved are the machines of the target that the hub may touch, for stages that are about all of them.
-	Approved []*v1alpha1.TalosMachine
-
-	// Unapproved are the machines of the target that the hub may not touch, by name.
-	Unapproved []string
+	// Known are all machines of the target, and Approved those that the hub may touch, for stages that are about all of them.
+	Known, Approved []*v1alpha1.TalosMachine
 
 	// TurnBack says that somebody has asked to turn the operation back, and that its plan does so.
 	TurnBack bool
 
 	// ConfirmedStage is the stage that somebody has confirmed: what it waits for of people is done. Empty if there is none.
 	ConfirmedStage string
-
-	// Known are all machines of the target, those too that the hub may not touch.
-	Known []*v1alpha1.TalosMachine
 
 	// Blind lets machines go although the Kubernetes API does not tell of them: somebody has overridden gate TargetReachable.
 	Blind bool

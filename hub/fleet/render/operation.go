@@ -24,6 +24,7 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 		Phase:           Phase(op.Status.Phase),
 		Stage:           op.Status.Stage,
 		CompletedStages: op.Status.CompletedStages,
+		ComingStages:    op.Status.ComingStages,
 		Target:          targetOf(op),
 		Machines:        units(op.Status.Machines),
 		Units:           units(op.Status.Units),

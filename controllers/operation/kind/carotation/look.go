@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -236,7 +235,7 @@ func (e *Executor) late(ctx context.Context, scope kind.Scope, of v1alpha1.CAAut
 // strangers are what belongs to the cluster and is no machine that the hub may touch: it would be locked out.
 func (e *Executor) strangers(ctx context.Context, scope kind.Scope) []string {
 	var list []string
-	for _, name := range scope.Unapproved {
+	for _, name := range scope.Unapproved() {
 		list = append(list, fmt.Sprintf("machine %s is not approved", name))
 	}
 	reader, err := e.sequence.Kube.Reader(ctx, scope.Cluster)
@@ -247,12 +246,8 @@ func (e *Executor) strangers(ctx context.Context, scope kind.Scope) []string {
 	if err != nil {
 		return append(list, "the Kubernetes API of the cluster cannot be read: "+kube.Trouble(err))
 	}
-	slices.SortFunc(nodes, func(a, b kube.Node) int { return strings.Compare(a.Name, b.Name) })
-	for _, node := range nodes {
-		known := slices.ContainsFunc(scope.Approved, func(m *v1alpha1.TalosMachine) bool { return strings.EqualFold(m.Status.NodeName, node.Name) })
-		if !known && len(scope.Unapproved) == 0 && node.RunsTalos() {
-			list = append(list, fmt.Sprintf("Node %s is no machine that the hub knows", node.Name))
-		}
+	for _, name := range scope.Strangers(slices.Values(nodes)) {
+		list = append(list, fmt.Sprintf("Node %s is no machine that the hub knows", name))
 	}
 	return list
 }

@@ -5,6 +5,7 @@ package etcdrestore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -66,24 +67,6 @@ func (e *Executor) restartKubelet(ctx context.Context, scope kind.Scope, unit ki
 	return writer.RestartService(ctx, unit.Machine.Spec.Address, kubelet)
 }
 
-// strangers are the Nodes that came back and have no machine.
-func strangers(scope kind.Scope, nodes map[string]kube.Node) []string {
-	var names []string
-	for name, node := range nodes {
-		if node.RunsTalos() && !slices.ContainsFunc(scope.Known, func(m *v1alpha1.TalosMachine) bool { return isOf(node, m) }) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// isOf says whether a Node is that of a machine, by any of what they are known by.
-func isOf(node kube.Node, machine *v1alpha1.TalosMachine) bool {
-	return strings.EqualFold(node.Name, machine.Status.NodeName) || node.UUID != "" && strings.EqualFold(node.UUID, machine.Spec.UUID) ||
-		machine.Spec.Address != "" && slices.Contains(node.Addresses, machine.Spec.Address)
-}
-
 // cleaning deletes what came back and stands for nothing. The snapshot remembers every Node as it was: which ones are gone shows when nobody
 // has called for them for a while.
 func cleaning(scope kind.Scope, unit kind.Unit, own View) kind.Action {
@@ -95,7 +78,7 @@ func cleaning(scope kind.Scope, unit kind.Unit, own View) kind.Action {
 	case own.Target.NodesTrouble != "":
 		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.TargetReachableGate, Message: "the Kubernetes API of the cluster cannot be read: " + own.Target.NodesTrouble}
 	}
-	for _, name := range strangers(scope, own.Target.Nodes) {
+	for _, name := range scope.Strangers(maps.Values(own.Target.Nodes)) {
 		if own.Target.Nodes[name].Ready {
 			return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.NodesReadyGate, Message: fmt.Sprintf(
 				"Node %s came back with the snapshot, and no machine of the cluster is it: waiting until Kubernetes finds that it is not Ready; if it is not to be deleted, bring its machine to the hub", name)}
@@ -126,7 +109,7 @@ func (e *Executor) clean(ctx context.Context, scope kind.Scope) (kind.Outcome, e
 		nodes[node.Name] = node
 	}
 	removed, err := writer.RemoveStale(ctx, kube.Stale{
-		Nodes: strangers(scope, nodes), RenewedBefore: snapshot.Spec.Contents.TakenTime.Add(skew),
+		Nodes: scope.Strangers(maps.Values(nodes)), RenewedBefore: snapshot.Spec.Contents.TakenTime.Add(skew),
 	})
 	return kind.Outcome{Message: removed.String()}, err
 }

@@ -4,7 +4,10 @@ package etcdrestore
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -27,6 +30,10 @@ type View struct {
 	Services []talos.Service
 	Volumes  []talos.Volume
 	Trouble  string
+
+	// Others are the other control planes that do not wait for an etcd, by name: the state of theirs, or why it is not known. They are looked
+	// at where the unit's machine waits for one, before any has begun.
+	Others map[string]string
 
 	// Pods are the pods of the control plane's components; PodsTrouble says why they are not known.
 	Pods        []kube.ComponentPod
@@ -89,6 +96,9 @@ func (e *Executor) lookAtOne(ctx context.Context, scope kind.Scope, unit kind.Un
 	if err != nil {
 		return View{Trouble: talos.Trouble(err)}
 	}
+	if own.prepares() && (unit.Status.Stage == restoreplan.WipeStage || unit.Status.Stage == restoreplan.RecoverStage && unit.Status.Step == "") {
+		own.Others = lookAtOthers(ctx, reader, scope, unit)
+	}
 	if unit.Status.Stage == restoreplan.RecoverStage && own.service(talos.EtcdService).State == stateRunning {
 		e.revisions(ctx, scope, &own)
 	}
@@ -120,6 +130,39 @@ func (e *Executor) lookAtControlPlanes(ctx context.Context, scope kind.Scope) ma
 	}
 	group.Wait()
 	return seen
+}
+
+// lookAtOthers asks every other control plane for the state of its etcd.
+func lookAtOthers(ctx context.Context, reader talos.Reader, scope kind.Scope, unit kind.Unit) map[string]string {
+	others := slices.DeleteFunc(controlPlanes(scope), func(m *v1alpha1.TalosMachine) bool { return m.Name == unit.Status.Name })
+	states := make([]string, len(others))
+	var group sync.WaitGroup
+	for i, machine := range others {
+		group.Go(func() {
+			state, err := etcdState(ctx, reader, machine.Spec.Address)
+			if err != nil {
+				state = talos.Trouble(err)
+			}
+			states[i] = state
+		})
+	}
+	group.Wait()
+	found := map[string]string{}
+	for i, machine := range others {
+		if states[i] != talos.StatePreparing {
+			found[machine.Name] = states[i]
+		}
+	}
+	return found
+}
+
+// others says of the other control planes what they have instead of waiting for an etcd.
+func (v View) others() string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(v.Others)) {
+		list = append(list, fmt.Sprintf("service etcd of %s is %q", name, v.Others[name]))
+	}
+	return strings.Join(list, ", ")
 }
 
 func (e *Executor) pods(ctx context.Context, scope kind.Scope) ([]kube.ComponentPod, string) {

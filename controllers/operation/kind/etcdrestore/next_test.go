@@ -106,6 +106,22 @@ func revision(is, wanted int64) func(*kind.Observation, *View) {
 	return func(_ *kind.Observation, own *View) { own.Revision, own.Wanted = is, wanted }
 }
 
+// others are control planes that do not wait for an etcd.
+func others(_ *kind.Observation, own *View) {
+	own.Others = map[string]string{"c1-cp-3": "no answer", "c1-cp-2": "Running"}
+}
+
+func noEtcd(seen *kind.Observation, _ *View) { seen.Etcd, seen.EtcdTrouble = nil, "no answer" }
+
+// asked is a machine that was asked to wipe itself so many times.
+func asked(times int) func(*v1alpha1.UnitStatus) {
+	return func(u *v1alpha1.UnitStatus) {
+		for range times {
+			u.Steps = append(u.Steps, v1alpha1.StepRecord{Stage: "Wipe", Step: "Resetting"}, v1alpha1.StepRecord{Stage: "Wipe", Step: "Preparing"})
+		}
+	}
+}
+
 func withOthers(seen *kind.Observation, _ *View) {
 	seen.Etcd.Members = append(seen.Etcd.Members, talos.EtcdMember{ID: 8, Started: true})
 }
@@ -157,8 +173,12 @@ func TestNextOfControlPlanes(t *testing.T) {
 		"preparing":                        {of("cp-1", "Wipe", "Preparing", booted("b1")), at("cp-1", "b2", "Waiting"), waits(`waiting until service etcd is Preparing, it is "Waiting"`)},
 		"preparing, away":                  {of("cp-1", "Wipe", "Preparing", booted("b1")), at("cp-1", "", "", silent), waits("waiting for the Talos API: no answer" + lost + "cp-1")},
 		"prepared":                         {of("cp-1", "Wipe", "Preparing", booted("b1")), at("cp-1", "b2", "Preparing"), done},
-		"not wiped":                        {of("cp-1", "Wipe", "Preparing", booted("b1")), at("cp-1", "b2", "Running"), kind.Action{Verdict: kind.Fail, RetryStep: "Resetting", Message: "it has booted, and its etcd runs as before: it was not wiped"}},
+		"prepared before others":           {of("cp-1", "Wipe", "Preparing", booted("b1")), at("cp-1", "b2", "Preparing", others), waits(`waiting until no control plane has an etcd any more: service etcd of c1-cp-2 is "Running", service etcd of c1-cp-3 is "no answer"`)},
+		"it has joined the others again":   {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(1)), at("cp-1", "b2", "Running"), call("Resetting", with("b2", "cp-1"))},
+		"it has, and they are gone":        {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(2)), at("cp-1", "b2", "Running", noEtcd), call("Resetting", with("b2", "cp-1"))},
+		"it does so each time":             {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(3)), at("cp-1", "b2", "Running"), kind.Action{Verdict: kind.Fail, RetryStep: "Resetting", Message: "it was wiped 3 times, and runs an etcd each time: it was not wiped, or joins a control plane that the hub does not know"}},
 		"recover, begin":                   {of("cp-1", "Recover", ""), at("cp-1", "b2", "Preparing"), call("Recovering")},
+		"recover, beside another etcd":     {of("cp-1", "Recover", ""), at("cp-1", "b2", "Preparing", others), stands("EtcdHealthy", `etcd begins where no other one is: service etcd of c1-cp-2 is "Running", service etcd of c1-cp-3 is "no answer"`)},
 		"recover, no answer":               {of("cp-1", "Recover", ""), at("cp-1", "", "", silent), stands("TargetReachable", "control plane c1-cp-1, with which etcd begins, does not answer: no answer"+lost+"cp-1")},
 		"sent":                             {of("cp-1", "Recover", "Recovering", succeeded), at("cp-1", "b2", "Preparing"), call("Bootstrapping", with("b2", ""))},
 		"sending failed":                   {of("cp-1", "Recover", "Recovering", failed("Timeout")), at("cp-1", "b2", "Preparing"), kind.Action{Verdict: kind.Fail, RetryStep: "Recovering", Message: "Recovering failed: no"}},

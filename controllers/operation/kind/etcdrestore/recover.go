@@ -29,6 +29,9 @@ func recovering(scope kind.Scope, unit kind.Unit, seen kind.Observation, own Vie
 	if bad := reboot.CheckIdentity(unit, seen); bad != nil {
 		return *bad
 	}
+	if unit.Status.Step == "" && len(own.Others) > 0 { // It would join that one, or be a second cluster beside it.
+		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.EtcdHealthyGate, Message: "etcd begins where no other one is: " + own.others()}
+	}
 	switch unit.Status.Step { //nolint:exhaustive // The others are told apart above.
 	case v1alpha1.RecoveringStep:
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.BootstrappingStep, PreRebootBootID: seen.Talos.BootID}

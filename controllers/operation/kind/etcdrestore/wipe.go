@@ -62,18 +62,38 @@ func resetting(unit kind.Unit, seen kind.Observation) kind.Action {
 	return kind.Action{Verdict: kind.Wait, Message: strings.TrimSuffix("waiting for another boot ID: "+seen.TalosTrouble, ": ") + "; " + deleteHelp(unit)}
 }
 
-// preparing waits until the control plane proves that its etcd is gone.
+// wipes is how often a control plane is wiped that comes back with an etcd, before people are asked.
+const wipes = 3
+
+// preparing waits until the control plane proves that its etcd is gone, and with it that of every other one: as long as the others have a
+// quorum, one that was wiped joins them again. So one that runs an etcd is wiped once more.
 func preparing(unit kind.Unit, seen kind.Observation, own View) kind.Action {
 	etcd := own.service(talos.EtcdService)
-	switch {
+	switch asked := timesAsked(unit); {
 	case own.Trouble != "":
 		return kind.Action{Verdict: kind.Wait, Message: "waiting for the Talos API: " + own.Trouble + "; " + deleteHelp(unit)}
+	case own.prepares() && len(own.Others) > 0:
+		return kind.Action{Verdict: kind.Wait, Message: "waiting until no control plane has an etcd any more: " + own.others()}
 	case own.prepares():
 		return kind.Action{Verdict: kind.Done}
-	case etcd.Running && seen.Etcd != nil:
-		return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.ResettingStep, Message: "it has booted, and its etcd runs as before: it was not wiped"}
+	case etcd.State == stateRunning && asked >= wipes:
+		return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.ResettingStep, Message: fmt.Sprintf(
+			"it was wiped %d times, and runs an etcd each time: it was not wiped, or joins a control plane that the hub does not know", asked)}
+	case etcd.State == stateRunning:
+		return askForReset(unit, seen)
 	}
 	return kind.Action{Verdict: kind.Wait, Message: fmt.Sprintf("waiting until service etcd is %s, it is %q", talos.StatePreparing, etcd.State)}
+}
+
+// timesAsked is how often the machine was asked to wipe itself.
+func timesAsked(unit kind.Unit) int {
+	times := 0
+	for _, step := range unit.Status.Steps {
+		if step.Stage == unit.Status.Stage && step.Step == v1alpha1.ResettingStep {
+			times++
+		}
+	}
+	return times
 }
 
 // wipeList is what holds the data of etcd: the partition that the machine tells for it, or has it in.
