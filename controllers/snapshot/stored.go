@@ -182,7 +182,13 @@ func (p *proved) Read(data []byte) (int, error) {
 		return n, err
 	}
 	if got := p.known.Object(); got != p.want {
-		return n, unusable("what is stored is not what was stored: %d bytes with SHA-256 %s, want %d with %s", got.Size, got.Hash, p.want.Size, p.want.Hash)
+		return n, unusable("what is stored is not what was stored: %d bytes with SHA-256 %s, want %d with %s", got.Size, short(got.Hash), p.want.Size, short(p.want.Hash))
 	}
 	return n, io.EOF
+}
+
+// short is a hash as people can compare it. Two whole ones leave no room in a condition for what is wrong.
+func short(hash string) string {
+	const shown = 12
+	return hash[:min(shown, len(hash))]
 }

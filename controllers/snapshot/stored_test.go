@@ -130,6 +130,7 @@ var _ = Describe("What is stored of a snapshot", func() {
 		Expect(stored.Check(ctx, s)).To(And(MatchError(kind.ErrUnusable), MatchError(ContainSubstring(says))))
 		_, err := w.read(ctx, s)
 		Expect(err).To(MatchError(kind.ErrUnusable))
+		Expect(len(err.Error())).To(BeNumerically("<", 200), "there is room in a condition for all of it: %v", err)
 	},
 		Entry("a byte is another", false, func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, "is not what was stored"),
 		Entry("cut", false, func(b []byte) []byte { return b[:len(b)/2] }, "is not what was stored"),

@@ -90,6 +90,9 @@ type Options struct {
 	// Probes say how often targets are probed; zero takes the default.
 	Probes observe.Options
 
+	// Looks say how what a running operation waits for is looked at; zero takes the default.
+	Looks observe.Options
+
 	// Serve serves the hub's services; nil serves nothing.
 	Serve *Serving
 
@@ -233,7 +236,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 	configs := &bases.Comparer{Store: &bases.Store{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}}
 	clusters := cluster.New(ctx, cluster.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Credentials: store, Talos: talosPool, Kube: kubePool, Clock: clock.RealClock{},
-		Configs: configs, Forgetters: []cluster.Forgetter{talosPool, kubePool, configs}, Probes: orDefault(o.Probes),
+		Configs: configs, Forgetters: []cluster.Forgetter{talosPool, kubePool, configs}, Probes: orDefault(o.Probes, cluster.Probes),
 	})
 	if err := clusters.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosClusters: %w", err)
@@ -258,7 +261,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 			}),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
-		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,
+		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: orDefault(o.Looks, operation.Looks), Fenced: fence,
 	})
 	if err := operations.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosOperations: %w", err)
@@ -311,9 +314,9 @@ func setUpSnapshots(ctx context.Context, mgr ctrl.Manager, o Options, pool *talo
 	return nil
 }
 
-func orDefault(o observe.Options) observe.Options {
+func orDefault(o, standard observe.Options) observe.Options {
 	if o == (observe.Options{}) {
-		return cluster.Probes
+		return standard
 	}
 	return o
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"ichor.maesh.dev/hub/controllers/cluster"
 	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/hub/audit"
 	"ichor.maesh.dev/hub/hub/fleet"
@@ -19,11 +20,11 @@ import (
 
 func TestProbesHaveADefault(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(orDefault(observe.Options{})).To(Equal(observe.Options{
+	g.Expect(orDefault(observe.Options{}, cluster.Probes)).To(Equal(observe.Options{
 		Interval: 10 * time.Second, Longest: time.Minute, Jitter: 0.1, Timeout: 15 * time.Second, AtOnce: 64,
 	}))
 	own := observe.Options{Interval: time.Second, Timeout: time.Second, AtOnce: 1}
-	g.Expect(orDefault(own)).To(Equal(own))
+	g.Expect(orDefault(own, cluster.Probes)).To(Equal(own))
 }
 
 // Secrets of no cluster are none of the hub's business, and do not belong into its memory.

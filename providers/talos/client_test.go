@@ -305,7 +305,7 @@ func TestReadOnlyMethods(t *testing.T) {
 	g.Expect(listed).To(Equal([]string{
 		"/cosi.resource.State/Get", "/cosi.resource.State/List", "/cosi.resource.State/Watch", "/machine.MachineService/EtcdAlarmList",
 		"/machine.MachineService/EtcdMemberList", "/machine.MachineService/EtcdSnapshot", "/machine.MachineService/EtcdStatus",
-		"/machine.MachineService/Read", "/machine.MachineService/ServiceList", "/machine.MachineService/Version",
+		"/machine.MachineService/List", "/machine.MachineService/Read", "/machine.MachineService/ServiceList", "/machine.MachineService/Version",
 	}))
 	s, c := serve(t)
 	_, err := c.MachineClient.Shutdown(t.Context(), &machineapi.ShutdownRequest{})

@@ -6,6 +6,7 @@ package deep_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -81,6 +82,9 @@ func tellLogs(t *testing.T, dir string) {
 	const lines = 15
 	logs, _ := filepath.Glob(filepath.Join(dir, "*", "disks", "*", "*.log"))
 	for _, log := range logs {
+		if filepath.Base(log) == "audit.log" {
+			continue // What is in it is in the journal.
+		}
 		text, _ := os.ReadFile(log)
 		all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 		t.Logf("%s:\n%s", log, bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
@@ -117,9 +121,16 @@ func at(ctx context.Context, n *sim.Node) context.Context { return client.WithNo
 
 func kubeClient(t *testing.T, c *sim.Cluster) *kubernetes.Clientset {
 	t.Helper()
+	return kubeClientAt(t, c.Kubeconfig(), "")
+}
+
+// kubeClientAt is a way into a cluster by a kubeconfig, to the API server at a URL or where the kubeconfig says.
+func kubeClientAt(t *testing.T, kubeconfig []byte, url string) *kubernetes.Clientset {
+	t.Helper()
 	g := NewWithT(t)
-	config, err := clientcmd.RESTConfigFromKubeConfig(c.Kubeconfig())
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	g.Expect(err).NotTo(HaveOccurred())
+	config.Host = cmp.Or(url, config.Host)
 	config.QPS = -1
 	config.Timeout = 10 * time.Second
 	k, err := kubernetes.NewForConfig(config)

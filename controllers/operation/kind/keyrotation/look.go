@@ -121,7 +121,7 @@ func hashes(scope kind.Scope, unit kind.Unit, active []byte, kept keys) (desired
 	if err != nil {
 		return "", "", err
 	}
-	with, err := wanted(scope.Spec, unit.Status.Stage, active, kept, markOf(scope, unit))
+	with, err := machineconfig.WithRestartMark(config, markOf(scope, unit))
 	if err != nil {
 		return "", "", err
 	}
