@@ -125,7 +125,11 @@ func (m *managed) restored(ctx context.Context, t *testing.T, kube *kubernetes.C
 			controlPlanes = append(controlPlanes, n.Name())
 		}
 	}
-	g.Expect(m.asked(resetMethod)).To(ConsistOf(controlPlanes), "each was wiped once")
+	wiped := m.asked(resetMethod)
+	g.Expect(wiped).To(And(ContainElements(controlPlanes), HaveEach(BeElementOf(controlPlanes))))
+	if len(controlPlanes) == 1 { // One of several that is back before another one goes has joined that, and is wiped once more.
+		g.Expect(wiped).To(HaveLen(1))
+	}
 	g.Expect(m.asked(bootstrapMethod)).To(HaveEach("cp-1"), "two would be two clusters")
 	api := talosClient(t, m.cluster)
 	for _, name := range controlPlanes {
