@@ -92,8 +92,12 @@ func (c *Controller) setStatic(p *corev1.Pod, m *machine.Machine, pod machine.Po
 	c.setRunning(p, pod.Ready, false)
 	container := &p.Status.ContainerStatuses[0]
 	container.RestartCount = int32(pod.Restarts)
-	container.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(pod.StartedAt.Truncate(time.Second))}}
+	container.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(nextSecond(pod.StartedAt))}}
 	if !pod.Ready {
 		container.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: pod.Reason}}
 	}
 }
+
+// nextSecond is the whole second after a time. A simulated container starts within moments where a real one takes seconds: rounded down, as
+// the times of files are, its start would not be later than the writing of what it has read.
+func nextSecond(at time.Time) time.Time { return at.Truncate(time.Second).Add(time.Second) }
