@@ -93,6 +93,9 @@ type Options struct {
 	// Looks say how what a running operation waits for is looked at; zero takes the default.
 	Looks observe.Options
 
+	// RestartAfter is how long an API server may take to come back with new keys before it is restarted once more; zero takes the default.
+	RestartAfter time.Duration
+
 	// Serve serves the hub's services; nil serves nothing.
 	Serve *Serving
 
@@ -253,7 +256,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 			v1alpha1.ShutdownKind:   shutdown.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotShutdown)),
 			v1alpha1.KeyRotationKind: keyrotation.New(keyrotation.Options{
 				Talos: talosPool, Kube: kubePool, Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
-				Snapshots: snapshotsFor(mgr, v1alpha1.SnapshotRotation), Bundles: bundlesOf(mgr),
+				Snapshots: snapshotsFor(mgr, v1alpha1.SnapshotRotation), Bundles: bundlesOf(mgr), RestartAfter: o.RestartAfter,
 			}),
 			v1alpha1.CARotationKind: carotation.New(rotationOptions(mgr, reach)),
 			v1alpha1.EtcdRestoreKind: etcdrestore.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotRestore), snapshot.Stored{

@@ -170,7 +170,7 @@ func (m *managed) watches(ctx context.Context, t *testing.T, kube *kubernetes.Cl
 		g.Expect(at).To(BeNumerically(">", revision), "etcd goes on from the revision of the snapshot")
 		watcher, err := own.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, FieldSelector: "metadata.name=again"})
 		g.Expect(err).NotTo(HaveOccurred())
-		defer watcher.Stop()
+		t.Cleanup(watcher.Stop)
 		watchers = append(watchers, watcher)
 	}
 	g.Expect(put(ctx, kube, "again")).To(Succeed())

@@ -35,6 +35,10 @@ var (
 	calmLooks  = observe.Options{Interval: 250 * time.Millisecond, Timeout: 30 * time.Second, AtOnce: 32}
 )
 
+// restartAfter is less than in the product: simulated static pods are back in the second in which their files were written, so that each of
+// them has to be restarted once more.
+const restartAfter = 5 * time.Second
+
 // manage starts a hub and a deep cluster, and imports the cluster.
 func manage(ctx context.Context, t *testing.T, spec sim.ClusterSpec) *managed {
 	t.Helper()
@@ -42,7 +46,7 @@ func manage(ctx context.Context, t *testing.T, spec sim.ClusterSpec) *managed {
 	o := options(t, "", spec)
 	before := time.Now()
 	h, err := harness.Start(ctx, harness.Options{
-		Clusters: o.Clusters, Speed: o.Speed, KubeAPIServer: o.KubeAPIServer, Probes: calmProbes, Looks: calmLooks,
+		Clusters: o.Clusters, Speed: o.Speed, KubeAPIServer: o.KubeAPIServer, Probes: calmProbes, Looks: calmLooks, RestartAfter: restartAfter,
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {

@@ -66,6 +66,9 @@ type Options struct {
 	// Looks say how what an operation waits for is looked at; zero takes the product's.
 	Looks observe.Options
 
+	// RestartAfter is when an API server that a rotation of keys waits for is restarted; zero takes the product's.
+	RestartAfter time.Duration
+
 	// KubeAPIServer is the binary that deep clusters run; there may be none where no cluster is deep.
 	KubeAPIServer string
 
@@ -165,7 +168,7 @@ func (h *Harness) StartHub() error {
 	h.hub = begin(h.Plane.HubConfig, listener, manager.Options{
 		MetricsBindAddress: "0", HealthBindAddress: "0", ImageFactory: manager.DefaultImageFactory,
 		Deadlines: h.options.Deadlines, Probes: h.options.Probes, Looks: h.options.Looks, SharedProcess: true, Serve: serving,
-		Storage: blob.Opener{Directory: h.SnapshotDir()},
+		RestartAfter: h.options.RestartAfter, Storage: blob.Opener{Directory: h.SnapshotDir()},
 	})
 	return nil
 }
