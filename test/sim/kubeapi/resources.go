@@ -106,7 +106,8 @@ var (
 	}
 	Secrets = &Resource{
 		Version: "v1", Plural: "secrets", Kind: "Secret", Namespaced: true, Managed: true,
-		New: func() Object { return &corev1.Secret{} }, NewList: func() runtime.Object { return &corev1.SecretList{} },
+		Fields: secretFields,
+		New:    func() Object { return &corev1.Secret{} }, NewList: func() runtime.Object { return &corev1.SecretList{} },
 		Table: nameTable,
 	}
 	ServiceAccounts = &Resource{
@@ -196,6 +197,10 @@ func nodeFields(obj Object) fields.Set {
 		return fields.Set{"spec.unschedulable": "true"}
 	}
 	return fields.Set{"spec.unschedulable": "false"}
+}
+
+func secretFields(obj Object) fields.Set {
+	return fields.Set{"type": string(obj.(*corev1.Secret).Type)} //nolint:forcetypeassert // It is called for Secrets alone.
 }
 
 func podFields(obj Object) fields.Set {
