@@ -51,7 +51,7 @@ func (n *Node) describe(leader bool) control.Node {
 	fingerprint, _ := n.Fingerprint() // It has none outside of maintenance mode.
 	return control.Node{
 		Fingerprint: fingerprint,
-		Cluster: n.machine.Cluster, Name: n.Name(), Address: n.Address(), ControlPlane: n.ControlPlane(), Leader: leader,
+		Cluster:     n.machine.Cluster, Name: n.Name(), Address: n.Address(), ControlPlane: n.ControlPlane(), Leader: leader,
 		Stage: stage, Ready: state.Ready, Version: state.Running.Version, Schematic: state.Running.Schematic,
 		Next: state.Next.Version, UpgradePending: state.UpgradePending, BootID: state.BootID,
 	}
