@@ -307,6 +307,9 @@ func (m *TalosMachine) Joining() bool {
 	return m.Spec.Join != nil && m.Annotations[JoinedAtAnnotation] == ""
 }
 
+// Stranger says whether the machine seems to be one of the cluster, and nobody has approved it. One that has yet to join is none.
+func (m *TalosMachine) Stranger() bool { return m.Spec.Approval != Approved && !m.Joining() }
+
 // Works says whether the hub may touch the machine as one of its cluster.
 func (m *TalosMachine) Works() bool { return m.Spec.Approval == Approved && !m.Joining() }
 

@@ -92,7 +92,9 @@ func Join(in Joining) (base, whole []byte, err error) {
 		return nil, nil, err
 	}
 	if objection := validate(r.now); objection != nil {
-		return nil, nil, fmt.Errorf("refused by Talos: %w", objection)
+		if before := validate(active); before == nil || before.Error() != objection.Error() { // The model lives with it.
+			return nil, nil, fmt.Errorf("refused by Talos: %w", objection)
+		}
 	}
 	return base, join(r.now), nil
 }

@@ -21,7 +21,7 @@ func (s *scope) asksBack() bool {
 func (s *scope) unapproved() []string {
 	var names []string
 	for i := range s.Machines {
-		if s.Machines[i].Spec.Approval != v1alpha1.Approved {
+		if s.Machines[i].Stranger() {
 			names = append(names, s.Machines[i].Name)
 		}
 	}
