@@ -150,7 +150,7 @@ var _ = Describe("A machine that joins", func() {
 		current, err := now(ctx, op)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(current.Machine("c-w2").ConfigHash).To(Equal(machineconfig.Hash(given)))
-		Expect(current.Status.CompletedStages).To(Equal([]string{"Join"}))
+		Expect(current.Status.CompletedStages).To(Equal([]string{"JoinWorker"}))
 		Expect(f.secretNames(ctx)).To(ContainElement(bases.SecretName(machine.Name)))
 	})
 

@@ -20,9 +20,9 @@ const (
 	DisarmStage   = "Disarm"
 	ForfeitStage  = "Forfeit"
 	ResetStage    = "Reset"
-	JoinStage     = "Join"
+	JoinStage     = "JoinWorker"
 
-	// JoinControlPlaneStage is JoinStage for a machine that joins etcd as well.
+	// JoinControlPlaneStage is that of a machine that joins etcd as well.
 	JoinControlPlaneStage = "JoinControlPlane"
 )
 
