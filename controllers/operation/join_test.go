@@ -165,16 +165,17 @@ var _ = Describe("A machine that joins", func() {
 		Expect(string(f.talos.ConfigOf(f.addresses["w1"]).Active)).To(And(ContainSubstring("type: worker"), Not(ContainSubstring("aggregatorCA"))))
 	})
 
-	It("waits to be approved, and holds nothing meanwhile", func(ctx SpecContext) {
+	It("is refused until it is approved, and keeps nobody out meanwhile", func(ctx SpecContext) {
 		f := newFleet(ctx, 3, 1)
 		f.configured()
 		machine := f.asksToJoin(ctx, "w2", v1alpha1.WorkerRole)
 		change(ctx, machine, func(m *v1alpha1.TalosMachine) { m.Spec.Approval = v1alpha1.ApprovalPending })
 		f.startHub()
 		op := f.create(ctx, "join", joinOf("w2"))
-		Eventually(now(ctx, op)).Should(waitingFor("MachineKnown", ContainSubstring("c-w2 is not approved")))
+		Eventually(now(ctx, op)).Should(bePaused("Refused", ContainSubstring("c-w2 is not approved")))
 		Eventually(now(ctx, f.create(ctx, "other", reboot("c-w1")))).Should(beCompleted(), "the lock is free")
 		change(ctx, machine, func(m *v1alpha1.TalosMachine) { m.Spec.Approval = v1alpha1.Approved })
+		retry(ctx, op)
 		Eventually(now(ctx, op)).Should(beCompleted())
 	})
 

@@ -43,9 +43,7 @@ func refuseJoin(o order) *plan.Refusal {
 	case o.machine.Spec.Address == "" || o.machine.Spec.UUID == "":
 		return known(fmt.Sprintf("TalosMachine %s does not say where the machine is and which one (spec.address, spec.uuid)", name), "ichor machine join --cluster "+o.Spec.ClusterName)
 	case o.machine.Spec.Approval != v1alpha1.Approved:
-		refusal := known(fmt.Sprintf("TalosMachine %s is not approved", name), "ichor machine approve "+name)
-		refusal.Passing = true
-		return refusal
+		return known(fmt.Sprintf("TalosMachine %s is not approved", name), "ichor machine approve "+name) // Who waits for a person keeps nobody in the queue.
 	}
 	return nil
 }
