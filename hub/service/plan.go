@@ -122,7 +122,7 @@ var effects = map[plan.Effect]pb.Effect{
 // confirmation is what a person has to do before a start: what is worse than a reboot asks for a name.
 func confirmation(effect plan.Effect) pb.Confirmation {
 	switch effect {
-	case plan.EffectNone, plan.EffectRestartComponents, plan.EffectReboot:
+	case plan.EffectNone, plan.EffectRestartComponents, plan.EffectReboot, plan.EffectJoin: // A person has vouched for the machine already.
 		return pb.Confirmation_CONFIRMATION_YES
 	default:
 		return pb.Confirmation_CONFIRMATION_NAME
@@ -132,7 +132,7 @@ func confirmation(effect plan.Effect) pb.Confirmation {
 func (s *Start) stageMessages() []*pb.PlanStage {
 	var stages []*pb.PlanStage
 	for i, groups := range s.Groups() {
-		stage := &pb.PlanStage{Name: s.Plan.Stages[i].Name, Disruptive: s.Plan.Stages[i].Disruptive}
+		stage := &pb.PlanStage{Name: s.Plan.Stages[i].Name, Disruptive: s.Plan.Stages[i].Disruptive && !s.Plan.Stages[i].Joins}
 		for _, names := range groups {
 			group := &pb.PlanGroup{}
 			for _, name := range names {

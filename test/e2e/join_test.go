@@ -86,7 +86,7 @@ var _ = Describe("A cluster that grows and shrinks", Ordered, func() {
 		var machines struct{ Machines []json.RawMessage }
 		Expect(w.CLIJSON(ctx, &machines, "machine", "list", "--cluster", "grow")).To(Succeed())
 		Expect(machines.Machines).To(HaveLen(3))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 
 	It("goes from one control plane to five, one at a time, with a hub that is killed on the way", func(ctx SpecContext) {
 		for i, at := range []string{"event provisioned", "event down", "event etcd-learner", "event etcd-voter"} {

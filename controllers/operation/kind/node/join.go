@@ -96,7 +96,7 @@ func (e *Executor) observeOwnNode(ctx context.Context, scope kind.Scope, seen *k
 func (e *Executor) observeUnconfigured(ctx context.Context, reader talos.Reader, scope kind.Scope, unit kind.Unit, own *joinView) {
 	var other *talos.FingerprintError
 	var err error
-	switch own.Found, err = reader.Inspect(ctx, unit.Machine.Spec.Address, unit.Machine.Spec.Join.Fingerprint); {
+	switch own.Found, err = inspect(ctx, reader, unit.Machine); {
 	case errors.As(err, &other):
 		own.Other = other.Error()
 		return
@@ -116,6 +116,20 @@ func (e *Executor) observeUnconfigured(ctx context.Context, reader talos.Reader,
 	default:
 		own.Wanted = made.hash
 	}
+}
+
+// inspect asks a machine in maintenance mode what it has. A certificate that is another one proves nothing by itself: one that has booted with
+// its machine config serves that of its cluster, while it does not answer as one of that yet. So it has to answer without credentials, too.
+func inspect(ctx context.Context, reader talos.Reader, machine *v1alpha1.TalosMachine) (talos.Unconfigured, error) {
+	found, err := reader.Inspect(ctx, machine.Spec.Address, machine.Spec.Join.Fingerprint)
+	var other *talos.FingerprintError
+	if !errors.As(err, &other) {
+		return found, err
+	}
+	if _, err := reader.Maintenance(ctx, machine.Spec.Address); err != nil {
+		return found, err
+	}
+	return found, other
 }
 
 // notVoting says why a machine is not a voter on the list of every control plane, its own included; nothing means that it is.
@@ -265,12 +279,13 @@ func (e *Executor) provision(ctx context.Context, scope kind.Scope, unit kind.Un
 	if facts, err := writer.Machine(ctx, machine.Spec.Address); err == nil {
 		return e.provisioned(ctx, writer, scope, unit, facts)
 	}
-	found, err := writer.Inspect(ctx, machine.Spec.Address, join.Fingerprint)
+	found, err := inspect(ctx, writer, machine)
+	var other *talos.FingerprintError
 	switch {
-	case talos.Silent(err):
-		return kind.Outcome{}, reboot.Unheard(fmt.Errorf("%w: %w", errSilent, err))
-	case err != nil:
+	case errors.As(err, &other):
 		return kind.Outcome{}, err
+	case err != nil:
+		return kind.Outcome{}, fmt.Errorf("%w: %w", errSilent, err)
 	}
 	made, err := e.Configs.render(ctx, writer, scope, machine, found)
 	switch {
@@ -281,7 +296,7 @@ func (e *Executor) provision(ctx context.Context, scope kind.Scope, unit kind.Un
 	}
 	if err := writer.Provision(ctx, machine.Spec.Address, join.Fingerprint, made.whole); err != nil {
 		if talos.Refused(err) && !unit.Status.UnknownSince.IsZero() {
-			return kind.Outcome{}, reboot.Unheard(fmt.Errorf("%w: %w", errSilent, err)) // An earlier attempt was heard.
+			return kind.Outcome{}, fmt.Errorf("%w: %w", errSilent, err) // An earlier attempt was heard.
 		}
 		return kind.Outcome{}, kind.Told(err, made.whole)
 	}

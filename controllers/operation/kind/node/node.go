@@ -152,6 +152,9 @@ func (e *Executor) Classify(err error) v1alpha1.ErrorClass {
 	if errors.As(err, &other) || errors.As(err, &unfit) {
 		return v1alpha1.ErrorPermanent
 	}
+	if errors.Is(err, errSilent) {
+		return v1alpha1.ErrorRetryable
+	}
 	return reboot.Classify(err)
 }
 
