@@ -101,7 +101,7 @@ func (s *Start) message() *pb.Plan {
 		Confirmation: confirmation(s.Plan.Effect),
 		WritesSpec:   s.WritesSpec(),
 		Command:      s.Command(),
-		LiveGates:    s.Plan.LiveGates(s.Facts.Cluster, s.Facts.Approved()),
+		LiveGates:    s.Plan.LiveGates(s.Facts.Cluster, s.concerned()),
 		Losses:       s.Plan.Losses,
 	}
 }
@@ -117,6 +117,17 @@ var effects = map[plan.Effect]pb.Effect{
 	plan.EffectKeyRotation:       pb.Effect_EFFECT_KEY_ROTATION,
 	plan.EffectCARotation:        pb.Effect_EFFECT_CA_ROTATION,
 	plan.EffectRestore:           pb.Effect_EFFECT_RESTORE,
+}
+
+// concerned are the machines that gates are judged for: those of the cluster, and one that joins it.
+func (s *Start) concerned() []*v1alpha1.TalosMachine {
+	machines := s.Facts.Approved()
+	if node := s.Spec.Node; node != nil && node.Action == v1alpha1.JoinAction {
+		if machine := s.Facts.Machine(node.Machine); machine != nil {
+			machines = append(machines, machine)
+		}
+	}
+	return machines
 }
 
 // confirmation is what a person has to do before a start: what is worse than a reboot asks for a name.

@@ -29,7 +29,7 @@ var _ = Describe("A cluster that grows and shrinks", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		w = install(ctx, grow)
 		cluster = w.Fleet.Cluster("grow")
-	}, NodeTimeout(3*time.Minute))
+	}, NodeTimeout(8*time.Minute))
 
 	joins := func(ctx context.Context, name, role string, more ...string) []string {
 		GinkgoHelper()
@@ -86,7 +86,7 @@ var _ = Describe("A cluster that grows and shrinks", Ordered, func() {
 		var machines struct{ Machines []json.RawMessage }
 		Expect(w.CLIJSON(ctx, &machines, "machine", "list", "--cluster", "grow")).To(Succeed())
 		Expect(machines.Machines).To(HaveLen(3))
-	}, SpecTimeout(6*time.Minute))
+	}, SpecTimeout(12*time.Minute))
 
 	It("goes from one control plane to five, one at a time, with a hub that is killed on the way", func(ctx SpecContext) {
 		for i, at := range []string{"event provisioned", "event down", "event etcd-learner", "event etcd-voter"} {
@@ -98,7 +98,7 @@ var _ = Describe("A cluster that grows and shrinks", Ordered, func() {
 			Eventually(over(ctx, name)).WithContext(ctx).Should(BeTrue())
 			Expect(cluster.Node(name).State()).To(And(HaveField("Ready", true), HaveField("EtcdUp", true)))
 		}
-	}, SpecTimeout(6*time.Minute))
+	}, SpecTimeout(12*time.Minute))
 
 	It("goes back to three, by way of four", func(ctx SpecContext) {
 		config, err := clientcmd.RESTConfigFromKubeConfig(cluster.Kubeconfig())
@@ -122,7 +122,7 @@ var _ = Describe("A cluster that grows and shrinks", Ordered, func() {
 		}
 		Eventually(w.Unavailable).WithContext(ctx).Should(BeEmpty())
 		Expect(cluster.KubernetesNodes()).To(HaveLen(5), "three control planes and two workers")
-	}, SpecTimeout(6*time.Minute))
+	}, SpecTimeout(12*time.Minute))
 
 	It("changed who belongs to etcd one at a time, gave each machine its config once, and bootstrapped nothing", func() {
 		changes := invariant.ReadMembership(w.Fleet.Journal(), "grow", invariant.IsControlPlane)

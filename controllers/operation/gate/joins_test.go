@@ -13,8 +13,8 @@ import (
 	"ichor.maesh.dev/hub/providers/talos"
 )
 
-// joining is a look at a cluster that a machine is to join.
-func joining(controlPlanes int, role v1alpha1.MachineRole) *Input {
+// newcomerTo is a look at a cluster that a machine is to join.
+func newcomerTo(controlPlanes int, role v1alpha1.MachineRole) *Input {
 	in := cluster(controlPlanes, 1)
 	in.Stage = plan.Stage{Joins: true, Gates: []string{"MachinesDiscovered", "TargetReachable", "EtcdHealthy", "ControlPlanesReady"}}
 	in.Machine = &v1alpha1.TalosMachine{
@@ -27,7 +27,7 @@ func joining(controlPlanes int, role v1alpha1.MachineRole) *Input {
 // Whatever number there is of them, even one or two, another control plane may join where all are well; it has no Node yet.
 func TestJoinsWhereAllAreWell(t *testing.T) {
 	for _, controlPlanes := range []int{1, 2, 3, 4, 5} {
-		NewWithT(t).Expect(Check(*joining(controlPlanes, v1alpha1.ControlPlaneRole))).To(BeZero(), "%d", controlPlanes)
+		NewWithT(t).Expect(Check(*newcomerTo(controlPlanes, v1alpha1.ControlPlaneRole))).To(BeZero(), "%d", controlPlanes)
 	}
 }
 
@@ -57,12 +57,12 @@ func TestJoinsNothingThatIsNotWell(t *testing.T) {
 		"a machine that is there": {func(in *Input) { in.Machines[0].Spec.Address = in.Machine.Spec.Address }, "have the same address"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := joining(3, v1alpha1.ControlPlaneRole)
+			in := newcomerTo(3, v1alpha1.ControlPlaneRole)
 			row.change(in)
 			NewWithT(t).Expect(Check(*in).Message).To(ContainSubstring(row.want))
 		})
 	}
-	worker := joining(3, v1alpha1.WorkerRole)
+	worker := newcomerTo(3, v1alpha1.WorkerRole)
 	worker.etcd("c1-cp-3", func(e *EtcdView) { *e = EtcdView{Trouble: "no answer"} })
 	NewWithT(t).Expect(Check(*worker)).To(BeZero(), "a worker changes nothing there")
 }
