@@ -25,7 +25,7 @@ func (t *Talos) AddBlank(address string, found talos.Unconfigured, facts talos.M
 	t.machines[address] = m
 }
 
-// Change blank changes what a machine in maintenance mode tells.
+// ChangeBlank changes what a machine in maintenance mode tells.
 func (t *Talos) ChangeBlank(address string, change func(*talos.Unconfigured)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +122,8 @@ func (t *Talos) asked(m *machine) {
 	if m.learns == 0 || !m.etcd.Learner {
 		return
 	}
-	if m.learns--; m.learns > 0 {
+	m.learns--
+	if m.learns > 0 {
 		return
 	}
 	m.etcd.Learner = false
