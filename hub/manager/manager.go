@@ -245,12 +245,14 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 		return fmt.Errorf("setting up the controller of TalosClusters: %w", err)
 	}
 
+	nodes := node.New(talosPool, kubePool)
+	nodes.Configs = node.Configs{Clusters: mgr.GetClient(), Bases: configs.Store, Factory: o.ImageFactory}
 	operations := operation.New(ctx, operation.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		Locks: &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}},
 		Executors: map[v1alpha1.OperationKind]kind.Executor{
 			v1alpha1.TalosKind:      talosupgrade.New(talosPool, kubePool, o.ImageFactory, snapshotsFor(mgr, v1alpha1.SnapshotUpgrade)),
-			v1alpha1.NodeKind:       node.New(talosPool, kubePool),
+			v1alpha1.NodeKind:       nodes,
 			v1alpha1.KubernetesKind: kubernetes.New(talosPool, kubePool),
 			v1alpha1.ConfigKind:     config.New(talosPool, kubePool, mgr.GetClient(), configs),
 			v1alpha1.ShutdownKind:   shutdown.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotShutdown)),
