@@ -43,6 +43,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/kind/shutdown"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
 	"ichor.maesh.dev/hub/controllers/remediation"
+	"ichor.maesh.dev/hub/controllers/remediation/external"
 	"ichor.maesh.dev/hub/controllers/snapshot"
 	"ichor.maesh.dev/hub/hub/scheme"
 	"ichor.maesh.dev/hub/providers/blob"
@@ -255,6 +256,10 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 		return fmt.Errorf("setting up the controller of TalosClusters: %w", err)
 	}
 
+	helper := &external.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Watched: watched}
+	if err := helper.SetupWithManager(mgr, options); err != nil {
+		return fmt.Errorf("setting up the controller of TalosRemediations: %w", err)
+	}
 	locks := &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}}
 	operations := operation.New(ctx, operation.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
