@@ -23,7 +23,7 @@ type Clusterctl struct {
 	Dir string
 }
 
-// Run runs clusterctl to its end, and returns what it prints.
+// Run runs clusterctl to its end, and returns what it prints and what it says about that.
 func (c Clusterctl) Run(ctx context.Context, args ...string) (string, error) {
 	binary, err := framework.Binary("clusterctl")
 	if err != nil {
@@ -38,12 +38,12 @@ func (c Clusterctl) Run(ctx context.Context, args ...string) (string, error) {
 		"HOME=" + c.Dir, "XDG_CONFIG_HOME=" + c.Dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "GOPROXY=off", "HTTPS_PROXY=http://127.0.0.1:1",
 		"NO_PROXY=127.0.0.1,localhost",
 	}
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("clusterctl %v: %w\n%s%s", args, err, &out, &errOut)
+		return "", fmt.Errorf("clusterctl %v: %w\n%s%s", args, err, &out, &said)
 	}
-	return out.String(), nil
+	return out.String() + said.String(), nil
 }
 
 // inventory is the definition of what clusterctl keeps about the providers that it has installed. It asks for it before it moves anything.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -283,6 +284,9 @@ func (r *Reconciler) write(ctx context.Context, s *scope, found verdict) error {
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.RemediatedCondition, Status: found.status, Reason: found.reason, Message: found.message, ObservedGeneration: s.remediation.Generation,
 	})
+	if apiequality.Semantic.DeepEqual(before.Status, *status) {
+		return nil
+	}
 	if err := r.Client.Status().Patch(ctx, s.remediation, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing status of TalosRemediation %s: %w", client.ObjectKeyFromObject(s.remediation), err)
 	}

@@ -31,7 +31,7 @@ var _ = Describe("A target with a finished operation", Ordered, func() {
 		Eventually(condition(ctx, from, "finished", &clusterv1.Cluster{}, v1alpha1.TalosAvailableCondition)).WithContext(ctx).Should(HavePrefix("True Available"))
 		out, err := clusterctl.Run(ctx, "describe", "cluster", "finished", "-n", "finished", "--show-conditions", "all", "--kubeconfig", from.Kubeconfig(), "--color=false")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(out).To(MatchRegexp(`(?m)ichor\.maesh\.dev/TalosAvailable: True .*Available`))
+		Expect(out).To(MatchRegexp(`(?m)ichor\.maesh\.dev/TalosAvailable +True +Available`))
 	}, SpecTimeout(time.Minute))
 
 	It("is moved, and the operation does not run again", func(ctx SpecContext) {

@@ -145,7 +145,7 @@ func (s *side) ichor(ctx context.Context, code int, args ...string) e2e.Result {
 // move moves all that is in a namespace.
 func move(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	out, err := clusterctl.Run(ctx, "move", "-n", namespace, "--kubeconfig", from.Kubeconfig(), "--to-kubeconfig", to.Kubeconfig(), "-v", "2")
+	out, err := clusterctl.Run(ctx, "move", "-n", namespace, "--kubeconfig", from.Kubeconfig(), "--to-kubeconfig", to.Kubeconfig(), "-v", "5")
 	Expect(err).NotTo(HaveOccurred())
 	AddReportEntry("clusterctl move", out, ReportEntryVisibilityFailureOrVerbose)
 }
@@ -199,7 +199,7 @@ func left(ctx context.Context, s *side, namespace string) (names []string) {
 		for _, item := range items {
 			object, ok := item.(client.Object)
 			Expect(ok).To(BeTrue())
-			names = append(names, fmt.Sprintf("%T %s", object, object.GetName()))
+			names = append(names, fmt.Sprintf("%T %s (deleted %v, finalizers %v, annotations %v)", object, object.GetName(), object.GetDeletionTimestamp(), object.GetFinalizers(), object.GetAnnotations()))
 		}
 	}
 	return names
