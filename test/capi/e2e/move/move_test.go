@@ -25,14 +25,14 @@ var _ = Describe("A target with a finished operation", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		adopt(ctx, "finished")
 		from.ichor(ctx, 0, "upgrade", "talos", "1.14.1", "--cluster", "finished", "-n", "finished", "--follow", "--yes")
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(4*time.Minute))
 
 	It("is described with the hub's condition", func(ctx SpecContext) {
 		Eventually(condition(ctx, from, "finished", &clusterv1.Cluster{}, v1alpha1.TalosAvailableCondition)).WithContext(ctx).Should(HavePrefix("True Available"))
 		out, err := clusterctl.Run(ctx, "describe", "cluster", "finished", "-n", "finished", "--show-conditions", "all", "--kubeconfig", from.Kubeconfig(), "--color=false")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(MatchRegexp(`(?m)ichor\.maesh\.dev/TalosAvailable +True +Available`))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is moved, and the operation does not run again", func(ctx SpecContext) {
 		op := operationOn(ctx, from, "finished")
@@ -52,17 +52,17 @@ var _ = Describe("A target with a finished operation", Ordered, func() {
 		out, err := clusterctl.Run(ctx, "describe", "cluster", "finished", "-n", "finished", "--show-conditions", "all", "--kubeconfig", to.Kubeconfig(), "--color=false")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(out).To(ContainSubstring("ichor.maesh.dev/TalosAvailable"))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is worked on where it is now", func(ctx SpecContext) {
 		to.ichor(ctx, 0, "node", "reboot", "worker-1", "--cluster", "finished", "-n", "finished", "--follow", "--yes")
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("A target with a running operation", Ordered, func() {
 	var mark uint64
 
-	BeforeAll(func(ctx SpecContext) { adopt(ctx, "running") }, NodeTimeout(2*time.Minute))
+	BeforeAll(func(ctx SpecContext) { adopt(ctx, "running") }, NodeTimeout(4*time.Minute))
 
 	It("is moved when the machine in hand has settled, and says that it does not know what was done", func(ctx SpecContext) {
 		mark = from.Fleet.Journal().Last()
@@ -76,7 +76,7 @@ var _ = Describe("A target with a running operation", Ordered, func() {
 		op := operationOn(ctx, to, "running")
 		Eventually(condition(ctx, to, "running", op, "Paused")).WithContext(ctx).Should(HavePrefix("True StatusLost"))
 		Expect(reboots("running", mark)).To(HaveLen(1))
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 
 	It("goes on there when it is told to, and does nothing twice", func(ctx SpecContext) {
 		op := operationOn(ctx, to, "running")
@@ -86,7 +86,7 @@ var _ = Describe("A target with a running operation", Ordered, func() {
 		for _, node := range from.Fleet.Cluster("running").Nodes() {
 			Expect(node.State().Running.Version).To(Equal("v1.14.1"))
 		}
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 
 	It("leaves nothing of what it put on Cluster API's objects but the hook of control planes", func(ctx SpecContext) {
 		cluster, talos := &clusterv1.Cluster{}, &v1alpha1.TalosCluster{}
@@ -106,5 +106,5 @@ var _ = Describe("A target with a running operation", Ordered, func() {
 				g.Expect(machine.Annotations).NotTo(HaveKey(skip))
 			}
 		}).WithContext(ctx).WithTimeout(3 * time.Minute).Should(Succeed())
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 })
