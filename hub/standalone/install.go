@@ -288,12 +288,12 @@ const moveLabel = "clusterctl.cluster.x-k8s.io"
 func movable(files fs.FS) ([]*unstructured.Unstructured, error) {
 	definitions, err := read(files)
 	for _, definition := range definitions {
-		labels := definition.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
+		named := definition.GetLabels()
+		if named == nil {
+			named = map[string]string{}
 		}
-		labels[moveLabel] = ""
-		definition.SetLabels(labels)
+		named[moveLabel] = ""
+		definition.SetLabels(named)
 	}
 	return definitions, err
 }
