@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,7 +57,7 @@ var _ = Describe("The topology of an adopted cluster", func() {
 		Expect(f.upgradeHeld(ctx)()).NotTo(BeEmpty())
 
 		f.startHub()
-		Eventually(now(ctx, op)).Should(And(beCompleted(), haveCondition("LockHeld", metav1.ConditionFalse, v1alpha1.LockReleasedReason, Not(BeNil()))))
+		Eventually(now(ctx, op)).Should(And(beCompleted(), haveCondition("LockHeld", metav1.ConditionFalse, v1alpha1.LockReleasedReason, BeAssignableToTypeOf(""))))
 		Expect(f.upgradeHeld(ctx)()).To(BeEmpty())
 		Expect(f.movable(ctx)).To(BeTrue())
 	})
@@ -73,7 +74,7 @@ var _ = Describe("The topology of an adopted cluster", func() {
 		Eventually(f.upgradeHeld(ctx)).Should(BeEmpty(), "it settles, and gives the lock back")
 		Expect(admin.Delete(ctx, op)).To(Succeed())
 		pauseCluster(ctx, f, false)
-		Eventually(func() error { return client.IgnoreNotFound(admin.Get(ctx, client.ObjectKeyFromObject(op), op)) }).Should(Succeed())
+		Eventually(func() bool { return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(op), op)) }).Should(BeTrue())
 		Expect(f.upgradeHeld(ctx)()).To(BeEmpty())
 	})
 

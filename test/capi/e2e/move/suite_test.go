@@ -93,7 +93,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	from = newSide(ctx, filepath.Join(dir, "from"), finished, running)
 	to = newSide(ctx, filepath.Join(dir, "to"))
 	clusterctl = capi.Clusterctl{Dir: dir}
-}, NodeTimeout(4*time.Minute))
+}, NodeTimeout(10*time.Minute))
 
 var _ = JustAfterEach(func() {
 	if !CurrentSpecReport().Failed() || to == nil || to.core == nil {
