@@ -67,15 +67,31 @@ var _ = Describe("A target with a running operation", Ordered, func() {
 	It("is moved when the machine in hand has settled, and says that it does not know what was done", func(ctx SpecContext) {
 		mark = from.Fleet.Journal().Last()
 		from.ichor(ctx, 0, "upgrade", "talos", "1.14.1", "--cluster", "running", "-n", "running", "--yes")
-		_, err := from.Fleet.Journal().Wait(ctx, journal.Filter{Cluster: "running", Method: invariant.RebootMethod, After: mark, Done: true})
+		_, err := from.Fleet.Journal().Wait(ctx, journal.Filter{Cluster: "running", Node: "worker-1", Method: invariant.DownEvent, After: mark})
 		Expect(err).NotTo(HaveOccurred())
-		move(ctx, "running")
+		worker := from.Fleet.Cluster("running").Node("worker-1")
+		worker.PowerOff() // It does not come back until the move waits for it.
+		moved := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			defer close(moved)
+			move(ctx, "running")
+		}()
+		key, cluster, talos := client.ObjectKey{Namespace: "running", Name: "running"}, &clusterv1.Cluster{}, &v1alpha1.TalosCluster{}
+		Eventually(func() *bool {
+			Expect(from.client.Get(ctx, key, cluster)).To(Succeed())
+			return cluster.Spec.Paused
+		}).WithContext(ctx).Should(HaveValue(BeTrue()))
+		Expect(from.client.Get(ctx, key, talos)).To(Succeed())
+		Expect(talos.Annotations).To(HaveKey(v1alpha1.BlockMoveAnnotation))
+		worker.PowerOn()
+		Eventually(moved).WithContext(ctx).WithTimeout(5 * time.Minute).Should(BeClosed())
 
 		Expect(left(ctx, from, "running")).To(BeEmpty())
-		Expect(reboots("running", mark)).To(HaveLen(1), "the machine in hand, to its end")
+		Expect(reboots("running", mark)).To(Equal([]string{"cp-1", "worker-1"}), "the machine in hand, to its end")
 		op := operationOn(ctx, to, "running")
 		Eventually(condition(ctx, to, "running", op, "Paused")).WithContext(ctx).Should(HavePrefix("True StatusLost"))
-		Expect(reboots("running", mark)).To(HaveLen(1))
+		Expect(reboots("running", mark)).To(HaveLen(2))
 	}, SpecTimeout(6*time.Minute))
 
 	It("goes on there when it is told to, and does nothing twice", func(ctx SpecContext) {
