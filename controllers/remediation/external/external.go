@@ -139,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if found.status == metav1.ConditionFalse {
 		if err := r.leaveToOwner(ctx, s, found.message); err != nil {
-			return ctrl.Result{}, ignoreRaces(err)
+			return ctrl.Result{}, err
 		}
 	}
 	return ctrl.Result{RequeueAfter: found.again}, r.write(ctx, s, found)
