@@ -266,7 +266,7 @@ func (r *Reconciler) reboot(ctx context.Context, s *scope) error {
 // leaveToOwner has the owner of a Machine replace it, and takes back an operation that has not begun with it.
 func (r *Reconciler) leaveToOwner(ctx context.Context, s *scope, why string) error {
 	if s.op != nil && s.op.DeletionTimestamp.IsZero() && !s.op.Completed() && s.op.Status.StartTime.IsZero() {
-		if err := r.Client.Delete(ctx, s.op, client.Preconditions{UID: &s.op.UID}); client.IgnoreNotFound(err) != nil {
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, s.op, client.Preconditions{UID: &s.op.UID})); err != nil {
 			return fmt.Errorf("deleting TalosOperation %s, which has not begun: %w", s.op.Name, err)
 		}
 	}
@@ -287,7 +287,7 @@ func (r *Reconciler) write(ctx context.Context, s *scope, found verdict) error {
 	if apiequality.Semantic.DeepEqual(before.Status, *status) {
 		return nil
 	}
-	if err := r.Client.Status().Patch(ctx, s.remediation, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, s.remediation, client.MergeFrom(before))); err != nil {
 		return fmt.Errorf("writing status of TalosRemediation %s: %w", client.ObjectKeyFromObject(s.remediation), err)
 	}
 	return nil
