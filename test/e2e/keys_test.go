@@ -33,7 +33,7 @@ const writers = 40
 func (w *world) secrets(ctx context.Context, client kubernetes.Interface) {
 	GinkgoHelper()
 	for i := range writers {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("s-%02d", i)}, StringData: map[string]string{"a": fmt.Sprint(i)}}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("s-%02d", i)}, Data: map[string][]byte{"a": fmt.Appendf(nil, "%02d", i)}}
 		_, err := client.CoreV1().Secrets("default").Create(ctx, secret, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	}
@@ -48,7 +48,7 @@ func (w *world) readsSecrets(ctx context.Context, client kubernetes.Interface) {
 	for i := range list.Items {
 		if name := list.Items[i].Name; strings.HasPrefix(name, "s-") {
 			found++
-			Expect(fmt.Sprintf("s-%02s", list.Items[i].Data["a"])).To(Equal(name))
+			Expect("s-" + string(list.Items[i].Data["a"])).To(Equal(name))
 		}
 	}
 	Expect(found).To(Equal(writers))
