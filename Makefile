@@ -48,11 +48,16 @@ export ICHOR_SIM_BINARY ?= $(CURDIR)/bin/ichor-sim
 export ICHOR_OPENID_BINARY ?= $(CURDIR)/bin/openid
 export ICHOR_TALOSCTL_BINARY ?= $(CURDIR)/bin/talosctl
 export ICHOR_CAPI_CORE_BINARY ?= $(CURDIR)/bin/capi-core
+export ICHOR_KUBE_APISERVER_BINARY ?= $(CURDIR)/bin/kube-apiserver
+export ICHOR_CLUSTERCTL_BINARY ?= $(CURDIR)/bin/clusterctl
+export ICHOR_HELM_BINARY ?= $(CURDIR)/bin/helm
 
 # End-to-end tests are the packages below a directory named e2e.
 E2E_PACKAGES = $(shell $(GO) list ./... | grep -E '/e2e(/|$$)')
 UNIT_PACKAGES = $(shell $(GO) list ./... | grep -vE '/e2e(/|$$)|/test/(scale|chaos)(/|$$)|/controllers/operation$$')
-BENCH_PACKAGES = $(E2E_PACKAGES) $(shell $(GO) list ./... | grep -E '/test/scale(/|$$)')
+# Deep tests start control planes of real etcd and API servers; their names begin with TestDeep, wherever they are.
+DEEP_PACKAGES = $(addprefix ./,$(shell grep -rl --include='*_test.go' '^func TestDeep' test hub controllers | xargs -n 1 dirname | sort -u))
+BENCH_PACKAGES = $(E2E_PACKAGES) $(shell $(GO) list ./... | grep -E '/test/(scale|deep)(/|$$)')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -97,6 +102,11 @@ ui/node_modules/.package-lock.json: ui/package.json ui/package-lock.json
 build-kubectl:
 	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/kubectl ./test/kubectl
 
+# The API server and etcd of the deep simulation, in one binary.
+.PHONY: build-kube-apiserver
+build-kube-apiserver:
+	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/kube-apiserver ./test/kube-apiserver
+
 # The tests' own identity provider, which the tests of the page sign in with.
 .PHONY: build-openid
 build-openid:
@@ -121,6 +131,22 @@ bin/capi-core: $(CAPI_CORE)/go.mod $(CAPI_CORE)/go.sum
 	set -e; config=$$($(GO) -C $(CAPI_CORE) list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)/core/config; \
 		install -m 644 "$$config"/crd/bases/*.yaml "$$config"/rbac/role.yaml "$$config"/rbac/aggregated_role.yaml $@-config
 
+# Cluster API's own client, for the tests that hand it the provider.
+CLUSTERCTL := test/capi/clusterctl
+.PHONY: build-clusterctl
+build-clusterctl: bin/clusterctl
+
+bin/clusterctl: $(CLUSTERCTL)/go.mod $(CLUSTERCTL)/go.sum
+	$(GO) -C $(CLUSTERCTL) build -p $(JOBS) -ldflags "-s -w" -o $(CURDIR)/$@ sigs.k8s.io/cluster-api/cmd/clusterctl
+
+# Helm's own client, for the tests of the chart.
+HELM := test/install/helm
+.PHONY: build-helm
+build-helm: bin/helm
+
+bin/helm: $(HELM)/go.mod $(HELM)/go.sum
+	$(GO) -C $(HELM) build -p $(JOBS) -ldflags "-s -w" -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
+
 .PHONY: demo
 demo: build ## Run a hub and a simulated fleet until Ctrl-C (DEMO_ARGS="--clusters N --speed S --dir D --detach").
 	./hack/demo.sh start $(DEMO_ARGS)
@@ -137,12 +163,13 @@ clean: ## Remove what was built, but not the Go caches.
 ##@ Checks
 
 .PHONY: test
-test: test-unit test-ui test-e2e ## Run every test.
+test: test-unit test-ui test-e2e test-deep ## Run every test.
 
 .PHONY: test-unit
 test-unit: build-ichor-hub ## Run unit tests and controller tests (these start the hub's API server).
-	$(GO) test -p $(JOBS) -timeout 30m $(UNIT_PACKAGES)
+	$(GO) test -p $(JOBS) -timeout 30m -skip '^TestDeep' $(UNIT_PACKAGES)
 	$(GO) run github.com/onsi/ginkgo/v2/ginkgo --procs $(PROCS) --timeout 30m ./controllers/operation # It mostly waits.
+	$(GO) -C hack/image test -p $(JOBS) ./...
 
 .PHONY: test-ui
 test-ui: build build-openid ## Run the tests of the page: what it computes, then in a browser, then its size.
@@ -151,8 +178,12 @@ test-ui: build build-openid ## Run the tests of the page: what it computes, then
 	cd ui && npm run --silent size
 
 .PHONY: test-e2e
-test-e2e: build build-kubectl build-talosctl build-capi-core ## Run the end-to-end tests on the binaries.
-	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -timeout 30m $(E2E_PACKAGES) # Left out without a word is worse than red.
+test-e2e: build build-kubectl build-talosctl build-capi-core build-clusterctl build-helm ## Run the end-to-end tests on the binaries.
+	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -timeout 30m -skip '^TestDeep' $(E2E_PACKAGES) # Left out without a word is worse than red.
+
+.PHONY: test-deep
+test-deep: build build-kubectl build-talosctl build-kube-apiserver ## Run the tests on clusters of real etcd and real API servers.
+	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -timeout 60m -run '^TestDeep' $(DEEP_PACKAGES)
 
 # Beyond its own bounds a run hangs. Longer runs need more.
 CHAOS_TIMEOUT ?= 20m
@@ -172,7 +203,7 @@ fuzz: ## Fuzz what parses bytes from elsewhere, FUZZTIME per function.
 	GO=$(GO) JOBS=$(JOBS) FUZZTIME=$(FUZZTIME) ./hack/fuzz.sh
 
 .PHONY: bench
-bench: build ## Measure speed and size (docs/benchmarks.md holds the figures).
+bench: build build-kube-apiserver ## Measure speed and size (docs/benchmarks.md holds the figures).
 	$(GO) test -p 1 -timeout 60m -run '^$$' -bench . -benchtime 1x $(BENCH_PACKAGES)
 
 .PHONY: verify
@@ -196,6 +227,9 @@ verify-modules:
 	$(GO) mod tidy -diff
 	$(GO) -C test/talosctl mod tidy -diff
 	$(GO) -C $(CAPI_CORE) mod tidy -diff
+	$(GO) -C $(CLUSTERCTL) mod tidy -diff
+	$(GO) -C $(HELM) mod tidy -diff
+	$(GO) -C hack/image mod tidy -diff
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters; they hold the rule of imports, too.
@@ -204,8 +238,8 @@ lint: $(GOLANGCI_LINT) ## Run the linters; they hold the rule of imports, too.
 ##@ Generated code
 
 .PHONY: generate
-generate: generate-deepcopy generate-crds generate-rbac generate-proto ## Write deepcopy functions, CRDs, RBAC, the protocol and docs/reference.
-	$(MAKE) --no-print-directory generate-docs # It describes what the others write.
+generate: generate-deepcopy generate-crds generate-rbac generate-proto ## Write deepcopy functions, CRDs, RBAC, the protocol, the chart and docs/reference.
+	$(MAKE) --no-print-directory generate-docs generate-chart # They describe, and package, what the others write.
 
 .PHONY: generate-deepcopy
 generate-deepcopy: $(CONTROLLER_GEN)
@@ -230,9 +264,35 @@ generate-proto: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_CONNECT_GO) $(PROTOC_GEN_ES
 generate-docs: $(BUF)
 	$(BUF) build proto -o -#format=binpb | $(GO) run -p $(JOBS) ./hack/reference docs/reference /dev/stdin config/crd/bases/*.yaml
 
+.PHONY: generate-chart
+generate-chart:
+	$(GO) run -p $(JOBS) ./hack/chart config config/chart/ichor-hub/templates/generated
+
 .PHONY: proto-baseline
 proto-baseline: $(BUF)
 	cd proto && $(BUF) build --exclude-source-info -o baseline.binpb
+
+##@ Releases
+
+# Where the image is, without its tag.
+IMAGE ?= ichor.maesh.dev/ichor-hub
+RELEASE_DIR ?= $(CURDIR)/bin/release
+
+.PHONY: release-manifests
+release-manifests: generate-chart ## Write manifests, the provider for clusterctl and the chart (VERSION=v0.1.0 IMAGE=REGISTRY/NAME RELEASE_DIR=DIR).
+	$(GO) run -p $(JOBS) ./hack/release --version $(VERSION) --image $(IMAGE) config $(RELEASE_DIR)
+
+PLATFORMS ?= linux/amd64 linux/arm64
+# The same sources give the same image: its time is that of the last commit.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
+.PHONY: image
+image: $(addprefix image-binary-,$(subst /,-,$(PLATFORMS))) ## Build the image as an OCI layout in bin/image, and what it is made of (PLATFORMS="linux/amd64 linux/arm64").
+	$(GO) -C hack/image run -p $(JOBS) . --version $(VERSION) --created $(SOURCE_DATE_EPOCH) --out $(CURDIR)/bin/image --lock $(CURDIR)/ui/package-lock.json \
+		$(foreach platform,$(PLATFORMS),$(platform)=$(CURDIR)/bin/$(subst /,-,$(platform))/ichor-hub)
+
+image-binary-%: build-ui
+	GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) $(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/$*/ichor-hub ./cmd/ichor-hub
 
 ##@ Tools, at exact versions and outside go.mod
 

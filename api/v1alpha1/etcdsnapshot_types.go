@@ -5,7 +5,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // SnapshotReason says why a snapshot is taken.
-// +kubebuilder:validation:Enum=Manual;Scheduled;Upgrade;Shutdown
+// +kubebuilder:validation:Enum=Manual;Scheduled;Upgrade;Shutdown;Rotation;Restore
 type SnapshotReason string
 
 const (
@@ -20,6 +20,12 @@ const (
 
 	// SnapshotShutdown was asked for by an operation that stops the target.
 	SnapshotShutdown SnapshotReason = "Shutdown"
+
+	// SnapshotRotation was asked for by an operation that rotates the key which encrypts Secrets.
+	SnapshotRotation SnapshotReason = "Rotation"
+
+	// SnapshotRestore was asked for by an operation that replaces the etcd of the target by an older one.
+	SnapshotRestore SnapshotReason = "Restore"
 )
 
 // SnapshotDeletionPolicy says what becomes of the stored snapshot when its object is deleted.
@@ -297,6 +303,12 @@ func (s *EtcdSnapshot) SetConditions(conditions []metav1.Condition) {
 
 // Good says whether the snapshot is one to restore from: it has been read back, and nobody deletes it.
 func (s *EtcdSnapshot) Good() bool { return s.Spec.Contents != nil && s.DeletionTimestamp.IsZero() }
+
+// RawCopy says whether what is stored is a database as it lay on a disk: a snapshot that etcd has sent ends with a SHA-256.
+func (c *SnapshotContents) RawCopy() bool { return c.SizeBytes%databaseSector == 0 }
+
+// databaseSector is what the size of a database is a multiple of.
+const databaseSector = 512
 
 // Retained says whether the stored snapshot stays when the object is deleted.
 func (s *EtcdSnapshot) Retained() bool { return s.Spec.DeletionPolicy == SnapshotRetain }

@@ -46,6 +46,17 @@ const (
 	// RetryAnnotation set to "true" on a TalosOperation asks, once, to run its failed step again.
 	RetryAnnotation = "ichor.maesh.dev/retry"
 
+	// ConfirmStageAnnotation on a TalosOperation ends a stage that waits for people: its value is the name of that stage. A value that
+	// names another one means nothing.
+	ConfirmStageAnnotation = "ichor.maesh.dev/confirm-stage"
+
+	// OldKeyLabel on a Secret says that it has a key that was rotated away and that snapshots of etcd still need. Its value is the provider
+	// of the key, such as secretbox, or ServiceAccount.
+	OldKeyLabel = "ichor.maesh.dev/old-key"
+
+	// KeyFingerprintAnnotation on a Secret with OldKeyLabel is the fingerprint of the key, as spec.contents.keys of an EtcdSnapshot has it.
+	KeyFingerprintAnnotation = "ichor.maesh.dev/key-fingerprint"
+
 	// StartedAtAnnotation on a TalosOperation is written before its first disruptive call and survives a lost status.
 	StartedAtAnnotation = "ichor.maesh.dev/started-at"
 
@@ -58,6 +69,16 @@ const (
 
 	// ForceDeleteReasonAnnotation beside ForceDeleteAnnotation says why, for people.
 	ForceDeleteReasonAnnotation = "ichor.maesh.dev/force-delete-reason"
+
+	// TurnBackAnnotation set to "true" on a TalosOperation asks to turn it back: what it has changed becomes what it was, as long as that is
+	// possible. It is not taken back.
+	TurnBackAnnotation = "ichor.maesh.dev/turn-back"
+
+	// BundleChangedAnnotation on a TalosCluster is when the hub last changed a secret that belongs into a backup of the cluster's secrets.
+	BundleChangedAnnotation = "ichor.maesh.dev/bundle-changed-at"
+
+	// BundleExportedAnnotation on a TalosCluster is the value that BundleChangedAnnotation had when the bundle was last exported.
+	BundleExportedAnnotation = "ichor.maesh.dev/bundle-exported"
 
 	// IdempotencyKeyLabel on a TalosOperation is the key that a call brought which may be repeated: the same key is the same operation.
 	IdempotencyKeyLabel = "ichor.maesh.dev/idempotency-key"
@@ -107,6 +128,9 @@ const (
 const (
 	// RetryRequested is the value of RetryAnnotation.
 	RetryRequested = "true"
+
+	// TurnBackRequested is the value of TurnBackAnnotation.
+	TurnBackRequested = "true"
 
 	// ForceDeleteRequested is the value of ForceDeleteAnnotation.
 	ForceDeleteRequested = "true"

@@ -154,3 +154,16 @@ const (
 	// SpecOutOfSyncReason surfaces when the machines run something else than the spec asks for.
 	SpecOutOfSyncReason = "OutOfSync"
 )
+
+// TalosCluster's BundleBackupStale condition and corresponding reasons.
+const (
+	// BundleBackupStaleCondition is True when a secret of the cluster was changed since its bundle of secrets was last exported: a backup that
+	// people keep of the bundle would make machines that do not belong to the cluster any more.
+	BundleBackupStaleCondition = "BundleBackupStale"
+
+	// BundleBackupStaleReason surfaces when a rotation has changed the bundle since it was last exported.
+	BundleBackupStaleReason = "Stale"
+
+	// BundleBackupCurrentReason surfaces, with status False, when nothing has changed the bundle since it was last exported, or at all.
+	BundleBackupCurrentReason = "Current"
+)

@@ -18,6 +18,24 @@ const (
 
 	// FailedReason surfaces when the operation waits for a retry; status.failureReason says what failed.
 	FailedReason = "Failed"
+
+	// TurnedBackReason surfaces, with status False, when the operation is over and was turned back: the cluster is what it was before.
+	TurnedBackReason = "TurnedBack"
+)
+
+// TalosOperation's TurningBack condition and corresponding reasons. Only operations that were asked to turn back have it.
+const (
+	// TurningBackCondition is True from the moment that an operation has been told to turn back until it has.
+	TurningBackCondition = "TurningBack"
+
+	// TurningBackReason surfaces while what the operation has changed becomes what it was.
+	TurningBackReason = "TurningBack"
+
+	// HasTurnedBackReason surfaces, with status False, when the cluster is what it was before.
+	HasTurnedBackReason = "TurnedBack"
+
+	// NoWayBackReason surfaces, with status False, when the request came too late; the message says why.
+	NoWayBackReason = "NoWayBack"
 )
 
 // TalosOperation's Progressing condition and corresponding reasons. While a gate keeps the operation waiting, the reason is the
@@ -79,6 +97,15 @@ const (
 
 	// MachineConfigPendingGate waits, or refuses, while another machine config is staged or tried on a machine: a change would wipe it.
 	MachineConfigPendingGate = "MachineConfigPending"
+
+	// RotationPassGate waits, in a rotation, until every machine is where the pass before has to have brought it, and has proved it.
+	RotationPassGate = "RotationPass"
+
+	// CredentialsConfirmedGate waits until people have confirmed that they have the new credentials.
+	CredentialsConfirmedGate = "CredentialsConfirmed"
+
+	// MachineHeldGate refuses, and waits once it has begun, while a machine is held that a rotation must not leave out.
+	MachineHeldGate = "MachineHeld"
 )
 
 // Gates that refuse. They are named in refusals and may be named in spec.overrides where the refusal says so.
@@ -143,8 +170,22 @@ const (
 	// ClusterStoppedGate refuses to start a cluster that no operation has stopped.
 	ClusterStoppedGate = "ClusterStopped"
 
+	// SnapshotUsableGate refuses to restore a snapshot that is not there, is another cluster's, is not taken yet, or has no hash.
+	SnapshotUsableGate = "SnapshotUsable"
+
 	// SnapshotStorageGate refuses to take a snapshot of etcd where none can be stored.
 	SnapshotStorageGate = "SnapshotStorage"
+
+	// KeyOverlapGate refuses to rotate a key where the machine config of a control plane cannot hold the old one and the new one at the
+	// same time.
+	KeyOverlapGate = "KeyOverlap"
+
+	// ControlPlanesRenderedGate refuses to rotate the key that encrypts Secrets where new control planes are rendered from the bundle of
+	// secrets, which holds the key and not its name.
+	ControlPlanesRenderedGate = "ControlPlanesRendered"
+
+	// KeysInUseGate waits before an old key is dropped, as long as a control plane has not taken the new one.
+	KeysInUseGate = "KeysInUse"
 )
 
 // Gates that refuse a request to the hub's service before anything is written. Operations that are made in other ways do not meet them:

@@ -248,6 +248,31 @@ type KeyRotationParameters struct {
 	Keys []RotatedKey `json:"keys,omitempty"`
 }
 
+// SafetySnapshot is what is kept of the etcd that a restore replaces.
+// +kubebuilder:validation:Enum=Take;None
+type SafetySnapshot string
+
+const (
+	// SafetySnapshotTake stores a snapshot of what runs before it is wiped. It needs spec.etcdBackup of the TalosCluster, and an etcd that
+	// still answers.
+	SafetySnapshotTake SafetySnapshot = "Take"
+
+	// SafetySnapshotNone is the explicit word that nothing is kept.
+	SafetySnapshotNone SafetySnapshot = "None"
+)
+
+// SnapshotIntegrity is what a stored snapshot has to prove before it is restored.
+// +kubebuilder:validation:Enum=Hash;RawCopy
+type SnapshotIntegrity string
+
+const (
+	// IntegrityHash takes only a snapshot that ends with the SHA-256 of its database.
+	IntegrityHash SnapshotIntegrity = "Hash"
+
+	// IntegrityRawCopy takes a database that was copied from a disk as well, which has no such hash: nobody can tell whether it is whole.
+	IntegrityRawCopy SnapshotIntegrity = "RawCopy"
+)
+
 // EtcdRestoreParameters are the parameters of kind etcd-restore.
 type EtcdRestoreParameters struct {
 	// snapshotName is the EtcdSnapshot to restore.
@@ -255,7 +280,18 @@ type EtcdRestoreParameters struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SnapshotName string `json:"snapshotName,omitempty"`
+
+	// safetySnapshot says what is kept of the etcd that is replaced. It has to be said.
+	// +required
+	SafetySnapshot SafetySnapshot `json:"safetySnapshot,omitempty"`
+
+	// integrity is what the stored snapshot has to prove; by default Hash.
+	// +optional
+	Integrity SnapshotIntegrity `json:"integrity,omitempty"`
 }
+
+// TakesRawCopies says whether a database without a hash may be restored.
+func (p *EtcdRestoreParameters) TakesRawCopies() bool { return p.Integrity == IntegrityRawCopy }
 
 // ConfigParameters are the parameters of kind config.
 type ConfigParameters struct {

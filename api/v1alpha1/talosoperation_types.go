@@ -234,6 +234,14 @@ type TalosOperationStatus struct {
 	// +kubebuilder:validation:items:MaxLength=32
 	CompletedStages []string `json:"completedStages,omitempty"`
 
+	// comingStages are the stages after the one under way, as the plan has them now.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=32
+	ComingStages []string `json:"comingStages,omitempty"`
+
 	// target is what the operation brings its cluster to, captured in the write that first records the lock. A later
 	// change of the spec does not change it, but sets condition TargetSuperseded.
 	// +optional

@@ -95,6 +95,63 @@ const (
 	RollingOutStep OperationStep = "RollingOut"
 )
 
+// Steps of kind key-rotation.
+const (
+	// GeneratingStep makes what is new, keys or authorities, once, and keeps it and the old in Secrets before any machine hears of it.
+	GeneratingStep OperationStep = "Generating"
+
+	// ProvingStep has API servers sign tokens, and each of the others take them.
+	ProvingStep OperationStep = "Proving"
+
+	// RefreshingStep waits until nobody uses a token any more that the old key has signed.
+	RefreshingStep OperationStep = "Refreshing"
+
+	// RewritingStep has the API server write again what is encrypted in etcd.
+	RewritingStep OperationStep = "Rewriting"
+
+	// RenewingStep brings the cluster's bundle of secrets up to date.
+	RenewingStep OperationStep = "Renewing"
+)
+
+// Steps of kind ca-rotation, beside Generating, Applying and Verifying.
+const (
+	// TrustingStep has the credentials of the cluster trust both authorities.
+	TrustingStep OperationStep = "Trusting"
+
+	// HandingOverStep puts the credentials of the new authority where people and the hub find them.
+	HandingOverStep OperationStep = "HandingOver"
+
+	// CatchingUpStep brings machines that joined late to where the others are.
+	CatchingUpStep OperationStep = "CatchingUp"
+
+	// AwaitingCredentialsStep waits until people have confirmed that they have the new credentials.
+	AwaitingCredentialsStep OperationStep = "AwaitingCredentials"
+
+	// FinishingStep deletes what the operation kept for itself.
+	FinishingStep OperationStep = "Finishing"
+)
+
+// Steps of kind etcd-restore.
+const (
+	// PreparingStep waits until a control plane that was wiped is back without an etcd, ready to take one.
+	PreparingStep OperationStep = "Preparing"
+
+	// RecoveringStep sends the snapshot to the one control plane that etcd begins with.
+	RecoveringStep OperationStep = "Recovering"
+
+	// BootstrappingStep has that control plane begin an etcd of the snapshot.
+	BootstrappingStep OperationStep = "Bootstrapping"
+
+	// JoiningStep waits until the etcd member of another control plane has joined and votes.
+	JoiningStep OperationStep = "Joining"
+
+	// AwaitingStep waits a while for a worker that does not answer, and then goes on without it.
+	AwaitingStep OperationStep = "Awaiting"
+
+	// CleaningStep deletes from the target what came back with the snapshot and stands for nothing any more.
+	CleaningStep OperationStep = "Cleaning"
+)
+
 // ErrorClass says what a failed call means for the step.
 // +kubebuilder:validation:Enum=Permanent;Retryable;InProgress;Timeout;Interrupted
 type ErrorClass string
@@ -172,6 +229,20 @@ type StepRecord struct {
 	// completionTime is when the step failed, the next one was claimed, or the unit ended.
 	// +optional
 	CompletionTime metav1.Time `json:"completionTime,omitempty,omitzero"`
+}
+
+// UnitProgress is how far a unit has come whose step makes many calls. It is what the next call goes on from.
+type UnitProgress struct {
+	// cursor is where the next call begins; the kind says what it means. Without one the work is over.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Cursor string `json:"cursor,omitempty"`
+
+	// done counts what is done.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Done int64 `json:"done,omitempty"`
 }
 
 // MaxStepRecords is how many steps are kept of a unit; the oldest go first.
@@ -253,6 +324,10 @@ type UnitStatus struct {
 	// serviceStartTime is when the service that the claimed step restarts had started before, by the clock of its machine.
 	// +optional
 	ServiceStartTime metav1.MicroTime `json:"serviceStartTime,omitempty,omitzero"`
+
+	// progress is how far the unit has come, where its step makes many calls.
+	// +optional
+	Progress *UnitProgress `json:"progress,omitempty"`
 
 	// message says what the unit waits for or why it failed.
 	// +optional

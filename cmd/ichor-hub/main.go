@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // Maintenance windows and schedules name time zones, and an image with nothing but the hub has none.
 
 	"github.com/spf13/cobra"
 )

@@ -8,10 +8,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"ichor.maesh.dev/hub/hack/kustomize"
 	"ichor.maesh.dev/hub/hub/standalone"
 )
 
@@ -63,6 +68,22 @@ func TestServeRefusesFlagsThatDoNotFit(t *testing.T) {
 // plain is how to serve without a certificate.
 func plain(args ...string) []string {
 	return append([]string{"--listen", "127.0.0.1:0", "--insecure-plain-http"}, args...)
+}
+
+// What the Deployment passes is taken, up to the point where a management cluster is looked for.
+func TestServeTakesTheFlagsOfTheDeployment(t *testing.T) {
+	g := NewWithT(t)
+	objects, err := kustomize.Objects("../../config/default")
+	g.Expect(err).NotTo(HaveOccurred())
+	deployments := slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() != "Deployment" })
+	g.Expect(deployments).To(HaveLen(1))
+	deployment := &appsv1.Deployment{}
+	g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(deployments[0].Object, deployment)).To(Succeed())
+	cmd := newCommand()
+	cmd.SetArgs(append(deployment.Spec.Template.Spec.Containers[0].Args, "--listen=127.0.0.1:0", "--kubeconfig=/does/not/exist"))
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	g.Expect(cmd.ExecuteContext(t.Context())).To(MatchError(ContainSubstring("finding the management cluster")))
 }
 
 // An address that somebody has is told before anything is started.

@@ -63,7 +63,7 @@ everything in --data-dir, and prints where it serves and a link that signs in on
 	flags.BoolVar(&o.standalone, "standalone", false, "bring an API server instead of using a cluster's")
 	flags.StringVar(&o.dataDir, "data-dir", "", "directory of the standalone API server, created when missing")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG, then the pod's own access)")
-	flags.StringVar(&o.metricsListen, "metrics-bind-address", "0", `address of the metrics endpoint, such as 127.0.0.1:8080; "0" turns it off`)
+	flags.StringVar(&o.metricsListen, "metrics-bind-address", "0", `address of the metrics endpoint, such as 127.0.0.1:8080; "0" turns it off. On another address than a loopback one it is HTTPS, and for those whom the management API lets get /metrics`)
 	flags.StringVar(&o.healthListen, "health-bind-address", "0", `address of the health endpoint, such as 127.0.0.1:8081; "0" turns it off`)
 	flags.StringVar(&o.pprofListen, "pprof-bind-address", "0", `address of the endpoint for Go profiles, such as 127.0.0.1:8082; "0" turns it off`)
 	flags.StringVar(&o.imageFactory, "image-factory", manager.DefaultImageFactory, "host, and path if any, of the Image Factory that machines pull installers from")

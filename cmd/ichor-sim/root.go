@@ -26,7 +26,7 @@ against them. Faults can be ordered, and a journal shows every call.`,
 		SilenceUsage: true,
 	}
 	cmd.PersistentFlags().StringVar(&g.dir, "dir", "ichor-sim", "state directory of the simulation")
-	cmd.AddCommand(newServeCommand(g), newNodesCommand(g), newPowerCommand(g), newJournalCommand(g), newFaultCommand(g))
+	cmd.AddCommand(newServeCommand(g), newNodesCommand(g), newPowerCommand(g), newJournalCommand(g), newFaultCommand(g), newSecretsCommand(g))
 	return cmd
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 type serveOptions struct {
 	demo       int
 	clusters   []string
+	deep       []string
 	talos      string
 	kubernetes string
 	schematic  string
@@ -32,15 +34,18 @@ func newServeCommand(g *globals) *cobra.Command {
 DIR/CLUSTER/kubeconfig and DIR/CLUSTER/talosconfig. A second run with the same
 directory finds the clusters as the first one left them.`,
 		Example: `  ichor-sim serve --dir /tmp/fleet --clusters 3
-  ichor-sim serve --cluster prod=3+5 --cluster edge=1+0 --speed 10`,
+  ichor-sim serve --cluster prod=3+5 --cluster edge=1+0 --speed 10
+  ichor-sim serve --deep-cluster real=3+2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, g) },
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.demo, "clusters", 0, "number of demo clusters: 3+2, 1+2 and 3+0 machines in turn")
 	flags.StringArrayVar(&o.clusters, "cluster", nil, "a cluster as NAME=CONTROLPLANES+WORKERS; may be repeated")
+	flags.StringArrayVar(&o.deep, "deep-cluster", nil, "the same, with a real etcd and a real API server on each control plane; may be repeated")
 	flags.StringVar(&o.talos, "talos-version", sim.DefaultTalosVersion, "Talos version of new machines")
-	flags.StringVar(&o.kubernetes, "kubernetes-version", sim.DefaultKubernetesVersion, "Kubernetes version")
+	flags.StringVar(&o.kubernetes, "kubernetes-version", "", "Kubernetes version (default "+sim.DefaultKubernetesVersion+", "+
+		sim.DeepKubernetesVersion+" for deep clusters)")
 	flags.StringVar(&o.schematic, "schematic", sim.VanillaSchematic, "Image Factory schematic of new machines")
 	flags.Float64Var(&o.speed, "speed", 1, "how much faster than the demo: a reboot takes 6 seconds at 1")
 	flags.Uint8Var(&o.network, "network", 0, "second octet of the addresses 127.NETWORK.CLUSTER.NODE; 0 picks a free one")
@@ -70,15 +75,16 @@ func (o *serveOptions) run(cmd *cobra.Command, g *globals) error {
 
 func (o *serveOptions) specs() ([]sim.ClusterSpec, error) {
 	specs := sim.Demo(o.demo)
-	for _, text := range o.clusters {
+	for i, text := range slices.Concat(o.clusters, o.deep) {
 		spec, err := sim.ParseClusterSpec(text)
 		if err != nil {
 			return nil, err
 		}
+		spec.Deep = i >= len(o.clusters)
 		specs = append(specs, spec)
 	}
 	if len(specs) == 0 {
-		return nil, errors.New("no clusters: use --clusters or --cluster")
+		return nil, errors.New("no clusters: use --clusters, --cluster or --deep-cluster")
 	}
 	for i := range specs {
 		specs[i].TalosVersion, specs[i].KubernetesVersion, specs[i].Schematic = o.talos, o.kubernetes, o.schematic

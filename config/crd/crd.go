@@ -9,6 +9,6 @@ import "embed"
 var (
 	//go:embed bases/*.yaml
 	Own embed.FS
-	//go:embed cluster-api/*.yaml
+	//go:embed cluster-api/cluster.x-k8s.io_*.yaml
 	ClusterAPI embed.FS
 )

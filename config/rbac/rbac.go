@@ -31,5 +31,5 @@ var Groups = map[string]string{
 
 // Manifests are all manifests of this directory.
 //
-//go:embed *.yaml
+//go:embed role.yaml *_*.yaml
 var Manifests embed.FS

@@ -42,6 +42,7 @@ func summarize(facts targets.Facts, seen probe, fresh bool, lockHolder string) {
 	cluster.Status.Initialization = &v1alpha1.TalosClusterInitialization{Provisioned: ptr.To(true)}
 	cluster.Status.LockHolder = lockHolder
 	countMachines(facts)
+	setBundleBackupStale(cluster)
 	if !fresh {
 		setUnknownWhereUnset(cluster)
 		return
@@ -56,6 +57,18 @@ func summarize(facts targets.Facts, seen probe, fresh bool, lockHolder string) {
 	setSpecInSync(facts)
 	excuseStopped(cluster)
 	setAvailable(cluster)
+}
+
+// setBundleBackupStale says whether a rotation has changed the cluster's bundle of secrets since people last had it exported.
+func setBundleBackupStale(cluster *v1alpha1.TalosCluster) {
+	changed, exported := cluster.Annotations[v1alpha1.BundleChangedAnnotation], cluster.Annotations[v1alpha1.BundleExportedAnnotation]
+	if changed == exported {
+		set(cluster, v1alpha1.BundleBackupStaleCondition, metav1.ConditionFalse, v1alpha1.BundleBackupCurrentReason, "")
+		return
+	}
+	set(cluster, v1alpha1.BundleBackupStaleCondition, metav1.ConditionTrue, v1alpha1.BundleBackupStaleReason, fmt.Sprintf(
+		"the bundle of the cluster's secrets was changed at %s: a backup from before makes machines that do not belong to it; keep a new one: ichor cluster bundle-export %s",
+		changed, cluster.Name))
 }
 
 // excuseStopped gives what a planned shutdown brings about another reason than an outage has. What answers although it should not, and
@@ -97,6 +110,7 @@ func count(yes bool) int32 {
 var conditions = []string{
 	v1alpha1.AvailableCondition, v1alpha1.CredentialsValidCondition, v1alpha1.KubernetesReachableCondition, v1alpha1.TalosReachableCondition,
 	v1alpha1.MachinesDiscoveredCondition, v1alpha1.OwnedCondition, v1alpha1.EtcdHealthyCondition, v1alpha1.SpecInSyncCondition,
+	v1alpha1.BundleBackupStaleCondition,
 }
 
 func setUnknownWhereUnset(cluster *v1alpha1.TalosCluster) {

@@ -83,7 +83,10 @@ func (r refusingTalos) Machine(context.Context, string) (talos.Machine, error) {
 	return talos.Machine{}, r.err
 }
 
-type kubeProvider struct{ refusingKube }
+type kubeProvider struct {
+	kube.Provider
+	refusingKube
+}
 
 func (p kubeProvider) Reader(context.Context, target.Target) (kube.Reader, error) {
 	return p.refusingKube, nil
@@ -164,7 +167,7 @@ func TestCaseA10A12Credentials(t *testing.T) {
 				credentials: &credentials.Store{Reader: c}, talos: machines, kube: kubefake.New(), clock: clocktesting.NewFakePassiveClock(row.at), lookup: endpoints("").lookup,
 			}
 			if row.refusal != nil {
-				p.kube, p.talos = kubeProvider{refusingKube{err: row.refusal.kube}}, talosProvider{refusingTalos{err: row.refusal.talos}}
+				p.kube, p.talos = kubeProvider{refusingKube: refusingKube{err: row.refusal.kube}}, talosProvider{refusingTalos{err: row.refusal.talos}}
 			}
 			cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}}
 			facts := targets.Facts{Cluster: cluster, Machines: []v1alpha1.TalosMachine{recorded("c1-cp-1", "cp-1", "ControlPlane", "10.0.0.1", "u1")}}

@@ -70,6 +70,7 @@ func reasonToStand(op *v1alpha1.TalosOperation) metav1.Condition {
 func summarize(s *scope) {
 	s.op.Status.ObservedGeneration = s.op.Generation
 	setPhase(s)
+	setTurningBack(s)
 	setSucceeded(s.op)
 	setProgressing(s)
 	setPaused(s)
@@ -120,6 +121,8 @@ func setPhase(s *scope) {
 
 func setSucceeded(op *v1alpha1.TalosOperation) {
 	switch {
+	case op.Completed() && turnedBack(op):
+		set(op, v1alpha1.SucceededCondition, metav1.ConditionFalse, v1alpha1.TurnedBackReason, "turned back on request: the cluster is what it was before")
 	case op.Completed() && len(op.Status.Held) > 0:
 		set(op, v1alpha1.SucceededCondition, metav1.ConditionTrue, v1alpha1.CompletedWithHeldMachinesReason, "held: "+strings.Join(op.Status.Held, ", "))
 	case op.Completed():

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -56,6 +57,9 @@ func toKube(call string) findCall {
 
 // victims are the rows of the matrix. Each kind adds its own, in a file of its own.
 var victims = map[string]victim{}
+
+// patience is how long an operation of the matrix may take: some have a dozen stages, and machines that run tests do much else.
+const patience = 2 * time.Minute
 
 // addVictim adds a row.
 func addVictim(name string, v victim) bool {
@@ -167,11 +171,11 @@ func killAndGoOn(ctx context.Context, v victim, step kind.Step, hang func(*scrip
 	stop := hang(find(f))
 	first := f.startHub()
 	op := f.create(ctx, "op", v.spec())
-	Eventually(stop.Reached).Should(BeClosed())
+	Eventually(stop.Reached, patience).Should(BeClosed())
 	first.kill()
 
 	f.startHub()
-	Eventually(now(ctx, op)).Should(beCompleted())
+	Eventually(now(ctx, op), patience).Should(beCompleted())
 	v.expect(f, step, true)
 }
 
@@ -183,12 +187,12 @@ func killBeforeTheClaim(ctx context.Context, v victim, step kind.Step) {
 	f.client = func(c client.Client) client.Client { return &stalledClient{Client: c, stalled: stalled} }
 	first := f.startHub()
 	op := f.create(ctx, "op", v.spec())
-	Eventually(stalled.reached).Should(BeClosed())
+	Eventually(stalled.reached, patience).Should(BeClosed())
 	first.kill()
 
 	f.client = nil
 	f.startHub()
-	Eventually(now(ctx, op)).Should(beCompleted())
+	Eventually(now(ctx, op), patience).Should(beCompleted())
 	v.expect(f, step, false)
 }
 
@@ -239,11 +243,11 @@ func replaceAndGoOn(ctx context.Context, v victim, step kind.Step, after bool) {
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{kindOf: frozen}
 	first := f.startHub()
 	op := f.create(ctx, "op", v.spec())
-	Eventually(frozen.reached).Should(BeClosed())
+	Eventually(frozen.reached, patience).Should(BeClosed())
 
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{kindOf: plain}
 	f.startHub()
-	Eventually(now(ctx, op)).Should(beCompleted())
+	Eventually(now(ctx, op), patience).Should(beCompleted())
 	made := f.calls()
 	close(frozen.released)
 	Eventually(frozen.ended).Should(BeTrue())

@@ -88,6 +88,9 @@ func (r *Reconciler) collect(s *scope) {
 		if result.resolvedImage != "" {
 			unit.ResolvedImage = result.resolvedImage
 		}
+		if result.progress != nil {
+			unit.Progress = result.progress
+		}
 		s.put(unit)
 	}
 }
@@ -108,6 +111,9 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 	if s.Cluster == nil || s.executor == nil {
 		return nil
 	}
+	if s.snapshot, err = targets.Snapshot(ctx, reader, s.op.Namespace, s.op.Spec); err != nil {
+		return err
+	}
 	s.steps = map[v1alpha1.OperationStep]kind.Step{}
 	for _, step := range s.executor.Steps() {
 		if deadline, ok := r.Deadlines[step.Name]; ok {
@@ -120,15 +126,27 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 	s.stages = s.plan.Stages
 	s.kind = kind.Scope{
 		Owner: s.key.String(), OperationID: lock.OperationID(s.op), StoppedBy: s.Cluster.StoppedBy(),
-		Spec:     s.op.Spec,
-		Target:   s.target(),
-		Cluster:  s.Target(),
-		Machines: len(s.Machines),
-		Approved: s.Approved(),
-		Blind:    s.traits.RecordOptional && s.planFacts(r.Clock.Now()).Overridden(v1alpha1.TargetReachableGate),
-		Guard:    r.Locks.Guard(s.clusterKey(), lock.Operation(s.op)),
+		Spec:           s.op.Spec,
+		Target:         s.target(),
+		Cluster:        s.Target(),
+		Machines:       len(s.Machines),
+		Approved:       s.Approved(),
+		Known:          s.knownMachines(),
+		TurnBack:       s.plan.TurnsBack,
+		Blind:          s.traits.RecordOptional && s.planFacts(r.Clock.Now()).Overridden(v1alpha1.TargetReachableGate),
+		ConfirmedStage: s.op.Annotations[v1alpha1.ConfirmStageAnnotation],
+		Guard:          r.Locks.Guard(s.clusterKey(), lock.Operation(s.op)),
 	}
 	return nil
+}
+
+// knownMachines are all machines of the target.
+func (s *scope) knownMachines() []*v1alpha1.TalosMachine {
+	list := make([]*v1alpha1.TalosMachine, len(s.Machines))
+	for i := range s.Machines {
+		list[i] = &s.Machines[i]
+	}
+	return list
 }
 
 func (s *scope) clusterKey() client.ObjectKey {
@@ -190,6 +208,10 @@ func (r *Reconciler) deleted(ctx context.Context, s *scope) (gone bool, err erro
 	case s.Cluster != nil && s.executor == nil && s.unfinished():
 		s.blocked = explain("this hub does not know the kind, and cannot settle it", s.wayOut("upgrade the hub"))
 		return false, nil
+	case s.kept():
+		s.blocked = explain(
+			"what it has changed on machines is not what it was", s.wayOut("let it go on, or turn it back: ichor operation turn-back "+s.op.Name))
+		return false, r.goOn(ctx, s)
 	case s.leavesWork():
 		if settled, err := r.settleForGood(ctx, s); err != nil || !settled {
 			return false, err
@@ -208,7 +230,7 @@ func (r *Reconciler) deleted(ctx context.Context, s *scope) (gone bool, err erro
 
 // leavesWork says whether there is something to settle before an operation goes.
 func (s *scope) leavesWork() bool {
-	return s.Cluster != nil && (s.unfinished() || s.takesBack()) && !statusLost(s.op)
+	return s.Cluster != nil && (s.unfinished() || s.takesBack() || s.insideWindow()) && !statusLost(s.op)
 }
 
 // settleForGood takes every unit to a safe point and gives up those that have failed. One that failed inside an unsafe step is at no
@@ -225,6 +247,9 @@ func (r *Reconciler) settleForGood(ctx context.Context, s *scope) (settled bool,
 	if stop, err := r.trust(ctx, s); stop || err != nil {
 		return s.why != nil && s.why.leaves, err
 	}
+	if past, err := r.pastTheWindow(ctx, s); err != nil || !past {
+		return false, err
+	}
 	s.givingUp = true
 	s.reopen()
 	if r.settle(s) {
@@ -234,6 +259,21 @@ func (r *Reconciler) settleForGood(ctx context.Context, s *scope) (settled bool,
 		s.blocked = explain(unsafe, s.wayOut("retry it with: ichor operation resume "+s.op.Name))
 	}
 	return false, nil
+}
+
+// pastTheWindow takes an operation that is being deleted through the stages that nobody may leave half-way, if it has begun with them. One
+// that has failed there needs a retry first.
+func (r *Reconciler) pastTheWindow(ctx context.Context, s *scope) (past bool, err error) {
+	if !s.insideWindow() {
+		return true, nil
+	}
+	where := fmt.Sprintf("cluster %s is half-way through stage %s", s.op.Spec.ClusterName, s.op.Status.Stage)
+	if s.op.Status.FailureReason != "" {
+		s.blocked = explain(cmp.Or(r.unsafeFailure(s.op), where), s.wayOut("retry it with: ichor operation resume "+s.op.Name))
+		return false, nil
+	}
+	s.blocked = explain(where, s.wayOut("it goes as soon as that is over"))
+	return false, r.run(ctx, s)
 }
 
 // wayOut says what ends a deletion that is blocked.
@@ -411,6 +451,8 @@ func unexpected(s *scope) *plan.Refusal {
 func (s *scope) planFacts(now time.Time) plan.Facts {
 	return plan.Facts{
 		Spec: s.op.Spec, Cluster: s.Cluster, Machines: s.Machines, Target: s.target(), Observed: now, Units: s.op.Status.Machines, CAPICluster: s.CAPICluster,
+		Whole: s.op.Status.Units, CompletedStages: s.op.Status.CompletedStages, TurnBack: s.asksBack(),
+		Snapshot: s.snapshot,
 	}
 }
 

@@ -155,6 +155,7 @@ type scope struct {
 	targets.Facts // Set by load; nil Cluster means that there is none.
 
 	executor kind.Executor                        // Set by load; nil means that the kind is not known.
+	snapshot *v1alpha1.EtcdSnapshot               // Set by load; nil where the operation names none, or none that is there.
 	steps    map[v1alpha1.OperationStep]kind.Step // Set by load.
 	traits   plan.Traits                          // Set by load.
 	plan     plan.Plan                            // Set by load; its stages are in stages.

@@ -44,6 +44,8 @@ func (r *Reconciler) trust(ctx context.Context, s *scope) (stop bool, err error)
 		return true, nil
 	case view.RecordTrouble != "":
 		return false, nil // It is compared as soon as it can be read.
+	case s.stage(s.op.Status.Stage).Rewound:
+		return false, nil // It is of an earlier time, and compared once it was written anew.
 	case !r.owned(s, view.Record):
 		return true, nil
 	}
@@ -120,6 +122,9 @@ func (s *scope) advanceSequence(view gate.View) {
 // recorded says whether the step of a unit is one that the target must know of: the first of a disruptive stage, and whatever gates are
 // asked about once more.
 func (s *scope) recorded(unit v1alpha1.UnitStatus) bool {
+	if s.steps[unit.Step].Records {
+		return true
+	}
 	if !s.disruptive(unit.Stage) {
 		return false
 	}
@@ -132,21 +137,19 @@ func (s *scope) recorded(unit v1alpha1.UnitStatus) bool {
 	return s.steps[unit.Step].Gated || steps <= 1
 }
 
-func (s *scope) disruptive(name string) bool {
-	for _, stage := range s.stages {
-		if stage.Name == name {
-			return stage.Disruptive
-		}
-	}
-	return false
-}
+func (s *scope) disruptive(name string) bool { return s.stage(name).Disruptive }
 
 // recording writes the record before it makes a call.
-func (r *Reconciler) recording(s *scope, stage string, do func(context.Context) (kind.Outcome, error)) func(context.Context) (kind.Outcome, error) {
+func (r *Reconciler) recording(s *scope, unit v1alpha1.UnitStatus, do func(context.Context) (kind.Outcome, error)) func(context.Context) (kind.Outcome, error) {
+	stage := unit.Stage
 	want := kube.Record{OwnerID: s.ownerID(), OperationID: lock.OperationID(s.op), Stage: stage, Sequence: s.op.Status.Sequence}
-	cluster, g, optional := s.kind.Cluster, s.kind.Guard, s.traits.RecordOptional
+	cluster, g, optional := s.kind.Cluster, s.kind.Guard, s.traits.RecordOptional && !s.steps[unit.Step].Records
+	write := writeOver
+	if s.stage(stage).Rewound {
+		write = writeAnew
+	}
 	return func(ctx context.Context) (kind.Outcome, error) {
-		err := r.writeRecord(ctx, cluster, g, want)
+		err := r.writeRecord(ctx, cluster, g, want, write)
 		if err != nil && !(optional && unanswered(err)) {
 			return kind.Outcome{}, err
 		}
@@ -171,12 +174,24 @@ var errOvertaken = errors.New("the record on the cluster is not this operation's
 
 // writeRecord makes the record on the target say what is about to begin. It never goes back: of two steps that begin together, the
 // earlier may arrive later.
-func (r *Reconciler) writeRecord(ctx context.Context, t target.Target, g guard.Func, want kube.Record) error {
+func (r *Reconciler) writeRecord(
+	ctx context.Context, t target.Target, g guard.Func, want kube.Record, write func(context.Context, kube.Writer, kube.Record) error,
+) error {
 	writer, err := r.Kube.Writer(ctx, t, g)
 	if err != nil {
 		return err
 	}
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return writeOver(ctx, writer, want) })
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return write(ctx, writer, want) })
+}
+
+// writeAnew writes the record over one of an earlier time, whoever's that was: the target was this hub's when it was put back.
+func writeAnew(ctx context.Context, writer kube.Writer, want kube.Record) error {
+	found, err := writer.Record(ctx)
+	if err != nil || found.Same(want) {
+		return err
+	}
+	want.Version = found.Version
+	return writer.WriteRecord(ctx, want)
 }
 
 func writeOver(ctx context.Context, writer kube.Writer, want kube.Record) error {

@@ -109,6 +109,10 @@ var _ = DescribeTable("An operation that does not move says why", func(ctx SpecC
 		f.talos.Silence(f.addresses["cp3"], true)
 		return f.create(ctx, "re", reboot("c-cp2"))
 	}, "Progressing"),
+	Entry("CredentialsConfirmed", "CredentialsConfirmed", "CredentialsConfirmed", 1, 0, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
+		f.hasAuthorities(ctx, "v1.14.1")
+		return f.create(ctx, "rotate", rotates(talosCA)())
+	}, "Progressing"),
 	Entry("DeletionBlocked", "DeletionBlocked", "DeletionBlocked", 1, 1, func(ctx context.Context, f *fleet) *v1alpha1.TalosOperation {
 		f.kube.FailNext("Drain", "cp1", fmt.Errorf("draining: %w", errForbidden))
 		op := f.create(ctx, "up", upgrade())
@@ -128,6 +132,7 @@ var (
 	anyTime       = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	anyGeneration = regexp.MustCompile(`observedGeneration: \d+`) // A deletion is another generation, which not every condition has seen.
 	anyUUID       = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	anyHash       = regexp.MustCompile(`[0-9a-f]{64}`) // Of a config with a new authority in it.
 )
 
 // timeless is an operation as YAML without what differs from run to run.
@@ -141,6 +146,7 @@ func (f *fleet) timeless(op *v1alpha1.TalosOperation) string {
 	text := strings.ReplaceAll(string(data), f.namespace, "fleet")
 	text = anyTime.ReplaceAllString(text, "2026-01-01T00:00:00Z")
 	text = anyGeneration.ReplaceAllString(text, "observedGeneration: 1")
+	text = anyHash.ReplaceAllString(text, strings.Repeat("0", 64))
 	return anyUUID.ReplaceAllString(text, "00000000-0000-0000-0000-000000000000")
 }
 

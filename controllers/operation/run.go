@@ -23,11 +23,11 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 	s.op.Status.Held = slices.DeleteFunc(slices.Clone(s.plan.Held), func(name string) bool {
 		return s.unit(name).Phase == v1alpha1.UnitCompleted // Held while it was in hand.
 	})
-	for _, stage := range s.stages {
+	for i, stage := range s.stages {
 		if slices.Contains(s.op.Status.CompletedStages, stage.Name) {
 			continue
 		}
-		s.op.Status.Stage = stage.Name
+		s.op.Status.Stage, s.op.Status.ComingStages = stage.Name, s.coming(i+1)
 		if err := r.shield(ctx, s); err != nil {
 			return err
 		}
@@ -41,10 +41,21 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 	if err := r.completePower(ctx, s); err != nil {
 		return err
 	}
-	s.op.Status.Stage = ""
+	s.op.Status.Stage, s.op.Status.ComingStages = "", nil
 	s.op.Status.CompletionTime = metav1.NewTime(r.Clock.Now())
 	s.event(v1alpha1.CompletedReason, "Run", "completed")
 	return nil
+}
+
+// coming are the names of the stages from one on that are not over yet.
+func (s *scope) coming(from int) []string {
+	var names []string
+	for _, stage := range s.stages[from:] {
+		if !slices.Contains(s.op.Status.CompletedStages, stage.Name) {
+			names = append(names, stage.Name)
+		}
+	}
+	return names
 }
 
 func (r *Reconciler) runStage(s *scope, stage plan.Stage) {

@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 )
 
 // shield keeps the target where it is for as long as the operation holds the lock: a move would leave its status, and the lock, behind.
@@ -55,17 +57,30 @@ func (s *scope) inUnsafeStage() bool {
 	if s.op.Completed() || s.forced() {
 		return false
 	}
-	for _, stage := range s.stages {
-		if stage.Name == s.op.Status.Stage {
-			return stage.Unsafe
-		}
-	}
-	return false
+	return s.stage(s.op.Status.Stage).Unsafe
 }
 
 // pastUnsafeStage says whether the window is certainly over. A status that was lost says nothing of it.
 func (s *scope) pastUnsafeStage() bool {
-	return s.op.Completed() || s.forced() || (s.op.Status.Stage != "" && !s.inUnsafeStage())
+	return s.op.Completed() || s.forced() || (s.op.Status.Stage != "" && !s.insideWindow())
+}
+
+// insideWindow says whether the operation is in a stage that nobody may leave half-way, and has begun with a unit of it or of the like
+// before it. Until then nothing has happened that others would have to be kept from.
+func (s *scope) insideWindow() bool {
+	return s.inUnsafeStage() && slices.ContainsFunc(s.all(), func(unit v1alpha1.UnitStatus) bool {
+		return slices.ContainsFunc(unit.Steps, func(step v1alpha1.StepRecord) bool { return s.stage(step.Stage).Unsafe })
+	})
+}
+
+// stage is a stage of the plan; the zero value is none.
+func (s *scope) stage(name string) plan.Stage {
+	for _, stage := range s.stages {
+		if stage.Name == name {
+			return stage
+		}
+	}
+	return plan.Stage{}
 }
 
 // moves says whether "clusterctl move" deletes the operation here because it goes on elsewhere. The value of the annotation is empty.

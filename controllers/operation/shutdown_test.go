@@ -37,7 +37,7 @@ func (s *snapshots) Take(ctx context.Context, _ target.Target, g guard.Func, nam
 		return err
 	}
 	return s.Run(ctx, "Take", "snapshot", func() error {
-		if operation, _, _ := strings.Cut(name, "-"); !slices.Contains([]string{"op", "stop", "up"}, operation) {
+		if operation, _, _ := strings.Cut(name, "-"); !slices.Contains([]string{"op", "stop", "up", "keys"}, operation) {
 			return fmt.Errorf("the name %q does not tell the operation", name)
 		}
 		return nil

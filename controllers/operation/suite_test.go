@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -89,10 +91,25 @@ type fleet struct {
 	talos     *talosfake.Talos
 	kube      *kubefake.Kube
 	snapshots *snapshots
+	vault     *vault
+	stored    *stored
 	addresses map[string]string // By node name.
+
+	// annotations are those of every operation that is created.
+	annotations map[string]string
+
 	executors map[v1alpha1.OperationKind]kind.Executor
 	deadlines map[v1alpha1.OperationStep]time.Duration
 	lease     flakyLease
+
+	// management is what a rotation of keys makes on the management cluster by, renewed are the bundles of secrets that it has made, and marks
+	// are those by which API servers were restarted, by address.
+	management *management
+	renewed    []*secrets.Bundle
+	marks      map[string]string
+
+	// ticks counts what happens on machines, where time matters.
+	ticks atomic.Int64
 
 	// crashing is a part of the images that do not start; empty if all do.
 	crashing string
@@ -130,13 +147,17 @@ func (l *flakyLease) Get(ctx context.Context, key client.ObjectKey, object clien
 
 // newFleet makes a target "c" with machines "c-<node>", all of them running oldVersion. cp1 leads etcd.
 func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
-	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), snapshots: &snapshots{Script: script.New()}, addresses: map[string]string{}}
+	f := &fleet{talos: talosfake.New(), kube: kubefake.New(), snapshots: &snapshots{Script: script.New()}, vault: newVault(), stored: &stored{Script: script.New()}, addresses: map[string]string{}}
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{
 		v1alpha1.TalosKind:      talosupgrade.New(f.talos, f.kube, "factory.example", f.snapshots),
 		v1alpha1.NodeKind:       newNodeExecutor(f.talos, f.kube),
 		v1alpha1.KubernetesKind: kubernetes.New(f.talos, f.kube),
 		v1alpha1.ConfigKind:     config.New(f.talos, f.kube, admin, &bases.Comparer{Store: &bases.Store{Client: admin, Live: admin}}),
 		v1alpha1.ShutdownKind:   shutdown.New(f.talos, f.kube, f.snapshots),
+
+		v1alpha1.KeyRotationKind: newKeyExecutor(f),
+		v1alpha1.CARotationKind:  newRotationExecutor(f),
+		v1alpha1.EtcdRestoreKind: newRestoreExecutor(f),
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
@@ -282,7 +303,7 @@ func (h *hub) kill() {
 func (f *fleet) create(ctx context.Context, name string, spec v1alpha1.TalosOperationSpec) *v1alpha1.TalosOperation {
 	GinkgoHelper()
 	spec.ClusterName = "c"
-	op := &v1alpha1.TalosOperation{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: spec}
+	op := &v1alpha1.TalosOperation{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name, Annotations: maps.Clone(f.annotations)}, Spec: spec}
 	Expect(admin.Create(ctx, op)).To(Succeed())
 	return op
 }

@@ -46,6 +46,7 @@ type result struct {
 
 	outcome       v1alpha1.CallOutcome
 	resolvedImage string
+	progress      *v1alpha1.UnitProgress
 }
 
 // Tasks makes the calls that steps have claimed, outside of reconciles. It remembers nothing that a restart may lose: a claim
@@ -104,7 +105,7 @@ func (t *Tasks) run(ctx context.Context, key observe.Key, self *task, c call) {
 	if leavesNothing(c.step, class, unknown || c.unknown) {
 		err = errors.Join(err, t.undo(c, err))
 	}
-	r := result{step: c.step.Name, unknown: unknown, resolvedImage: outcome.ResolvedImage, outcome: v1alpha1.CallOutcome{
+	r := result{step: c.step.Name, unknown: unknown, resolvedImage: outcome.ResolvedImage, progress: outcome.Progress, outcome: v1alpha1.CallOutcome{
 		Result: v1alpha1.CallSucceeded, ExitCode: outcome.ExitCode, Message: shorten(outcome.Message), Time: metav1.NewTime(t.clock.Now()),
 	}}
 	if err != nil {

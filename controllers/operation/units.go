@@ -34,13 +34,12 @@ type decide func(kind.Scope, kind.Unit, kind.Observation) kind.Action
 
 // step takes one unit of a stage as far as it goes without waiting. The unit is a copy; what becomes of it is put into status.
 func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, next decide) {
-	declared := s.steps[unit.Step]
-	if unit.Step != "" && !declared.Waits && unit.Outcome == nil {
-		r.awaitCall(s, unit, declared)
+	declared, machine := s.steps[unit.Step], s.Machine(unit.Name)
+	if lost := machine == nil && !stage.Whole; unit.Step != "" && !declared.Waits && unit.Outcome == nil {
+		r.awaitCall(s, stage, unit, lost)
 		return
 	}
-	machine := s.Machine(unit.Name)
-	if !stage.Whole && !r.mayStep(s, unit, machine) {
+	if !stage.Whole && !r.mayStep(s, stage, unit, machine) {
 		return
 	}
 	if !s.settling && interrupted(unit) && declared.Repeat == kind.Safe {
@@ -61,8 +60,10 @@ func (r *Reconciler) step(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, 
 }
 
 // mayStep says whether the machine of a unit is there and may be begun with. If not, it does what is left to do.
-func (r *Reconciler) mayStep(s *scope, unit v1alpha1.UnitStatus, machine *v1alpha1.TalosMachine) bool {
+func (r *Reconciler) mayStep(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, machine *v1alpha1.TalosMachine) bool {
 	switch {
+	case machine == nil && stage.MayLose:
+		s.lose(unit, r.Clock.Now())
 	case machine == nil && s.givingUp && s.executor.Unsafe(kind.Unit{Status: unit}) == "":
 		s.park(unit, r.Clock.Now())
 	case machine == nil: // Its machine is not, as far as anybody knows: what is under way there may still end.
@@ -75,15 +76,16 @@ func (r *Reconciler) mayStep(s *scope, unit v1alpha1.UnitStatus, machine *v1alph
 	return false
 }
 
-// awaitCall goes on with a claim that has no outcome. Either its task is under way, or a process ended in the middle of the call.
-func (r *Reconciler) awaitCall(s *scope, unit v1alpha1.UnitStatus, declared kind.Step) {
-	key := observe.Key{Object: s.key, Part: unit.Name}
+// awaitCall goes on with a claim that has no outcome. Either its task is under way, or a process ended in the middle of the call. Nothing is
+// asked of a machine that is lost.
+func (r *Reconciler) awaitCall(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus, lost bool) {
+	key, declared := observe.Key{Object: s.key, Part: unit.Name}, s.steps[unit.Step]
 	switch trouble, busy := r.tasks.busy(key); {
-	case busy && s.settling && declared.Cancel:
+	case busy && (s.settling && declared.Cancel || lost && stage.MayLose):
 		r.tasks.cancel(key)
 	case busy:
 		s.sayLongWait(&unit, trouble, r.Clock.Now())
-	case declared.Repeat == kind.Safe && !(s.settling && declared.Cancel):
+	case declared.Repeat == kind.Safe && !lost && !(s.settling && declared.Cancel):
 		s.leaveUnknown(&unit, r.Clock.Now())
 		s.put(unit)
 		s.claims = append(s.claims, unit.Name)
@@ -104,6 +106,10 @@ func (r *Reconciler) apply(s *scope, stage plan.Stage, unit v1alpha1.UnitStatus,
 	case kind.Wait:
 		r.wait(s, unit, action, now)
 	case kind.Call:
+		if action.GoOn && action.Step == unit.Step {
+			s.goOn(unit, now)
+			return
+		}
 		if action.Step == unit.Step && r.tooEarly(s, unit, now) {
 			return
 		}
@@ -291,6 +297,15 @@ func (s *scope) claim(unit v1alpha1.UnitStatus, action kind.Action, now time.Tim
 	s.work(unit)
 }
 
+// goOn claims the next call of a step whose last one has succeeded. The step stays one in its record, and says how far it has come.
+func (s *scope) goOn(unit v1alpha1.UnitStatus, now time.Time) {
+	unit.Message = unit.Outcome.Message
+	unit.Outcome, unit.StepStartTime = nil, metav1.NewTime(now)
+	s.claims = append(s.claims, unit.Name)
+	s.put(unit)
+	s.work(unit)
+}
+
 // enter begins a step.
 func enter(unit *v1alpha1.UnitStatus, step v1alpha1.OperationStep, now time.Time) {
 	leave(unit, now)
@@ -338,6 +353,15 @@ func (s *scope) park(unit v1alpha1.UnitStatus, now time.Time) {
 	s.put(unit)
 }
 
+// lose puts a unit away whose machine somebody has declared lost: the stage goes on without it.
+func (s *scope) lose(unit v1alpha1.UnitStatus, now time.Time) {
+	s.park(unit, now)
+	parked := s.unit(unit.Name)
+	parked.Message = "its TalosMachine was deleted: the operation goes on without it"
+	s.put(parked)
+	s.event(v1alpha1.FoundEvent, "Run", "%s: %s", unit.Name, parked.Message)
+}
+
 // failLate fails a unit whose deadline has passed: what it waited for may still come.
 func (s *scope) failLate(unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
 	unit.Outcome = &v1alpha1.CallOutcome{Result: v1alpha1.CallFailed, Class: v1alpha1.ErrorTimeout, Time: metav1.NewTime(now)}
@@ -377,7 +401,7 @@ func (r *Reconciler) start(s *scope, name string) {
 		return executor.Do(ctx, scope, unit, unit.Status.Step)
 	}
 	if s.recorded(unit.Status) {
-		do = r.recording(s, unit.Status.Stage, do)
+		do = r.recording(s, unit.Status, do)
 	}
 	r.tasks.start(observe.Key{Object: s.key, Part: name}, call{
 		step:     s.steps[unit.Status.Step],

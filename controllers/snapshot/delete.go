@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,12 @@ func (r *Reconciler) delete(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot
 	if stays {
 		return ctrl.Result{}, r.release(ctx, snapshot)
 	}
+	switch user, err := r.restoredBy(ctx, snapshot); {
+	case err != nil:
+		return ctrl.Result{}, err
+	case user != "":
+		return r.keepFor(ctx, snapshot, user)
+	}
 	if !r.deleting(snapshot) {
 		return ctrl.Result{}, ignoreRaces(r.beginDelete(ctx, snapshot))
 	}
@@ -49,6 +56,32 @@ func (r *Reconciler) delete(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot
 	r.work.start(key, func(ctx context.Context) done { return done{err: r.camera().clean(ctx, asked, at, ""), cleaned: true} })
 	return ctrl.Result{}, nil
 }
+
+// restoredBy names an operation that restores the snapshot and is not over; nothing if there is none. Once it has wiped an etcd there is nothing
+// else to go on with.
+func (r *Reconciler) restoredBy(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot) (string, error) {
+	list := &v1alpha1.TalosOperationList{}
+	if err := r.APIReader.List(ctx, list, client.InNamespace(snapshot.Namespace)); err != nil {
+		return "", fmt.Errorf("listing operations that restore EtcdSnapshot %s: %w", client.ObjectKeyFromObject(snapshot), err)
+	}
+	for i := range list.Items {
+		op := &list.Items[i]
+		if restore := op.Spec.EtcdRestore; restore != nil && restore.SnapshotName == snapshot.Name && !op.Completed() {
+			return op.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// keepFor keeps what is stored until an operation is over.
+func (r *Reconciler) keepFor(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, operation string) (ctrl.Result, error) {
+	before := snapshot.DeepCopy()
+	set(snapshot, metav1.ConditionFalse, v1alpha1.SnapshotDeletingReason, "TalosOperation "+operation+" restores it: what is stored is deleted when that is over")
+	return ctrl.Result{RequeueAfter: keepPause}, ignoreRaces(r.writeStatus(ctx, before, snapshot))
+}
+
+// keepPause is the pause between two looks at an operation that a snapshot is kept for.
+const keepPause = 10 * time.Second
 
 // failDelete says why what is stored is still there, and what to do about it.
 func (r *Reconciler) failDelete(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, err error) (ctrl.Result, error) {

@@ -63,6 +63,22 @@ func Load(ctx context.Context, reader client.Reader, key client.ObjectKey) (Fact
 	return facts, nil
 }
 
+// Snapshot reads the EtcdSnapshot that an operation in a namespace names; nil if it names none, or none that is there.
+func Snapshot(ctx context.Context, reader client.Reader, namespace string, spec v1alpha1.TalosOperationSpec) (*v1alpha1.EtcdSnapshot, error) {
+	if spec.EtcdRestore == nil {
+		return nil, nil
+	}
+	snapshot := &v1alpha1.EtcdSnapshot{}
+	key := client.ObjectKey{Namespace: namespace, Name: spec.EtcdRestore.SnapshotName}
+	switch err := reader.Get(ctx, key, snapshot); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading EtcdSnapshot %s: %w", key, err)
+	}
+	return snapshot, nil
+}
+
 // DeepCopy returns facts for who goes on with them while somebody else writes the objects: the answer to a write is read into the object that
 // was written, field by field.
 func (f Facts) DeepCopy() Facts {

@@ -35,6 +35,12 @@ func subjectOf(request any) (subject, bool) {
 		return ofOperation(r.GetRef(), either(r.GetPaused(), "pause", "let it go on")), true
 	case *pb.RetryOperationRequest:
 		return ofOperation(r.GetRef(), "retry"), true
+	case *pb.ConfirmOperationRequest:
+		return ofOperation(r.GetRef(), "confirm stage "+r.GetStage()), true
+	case *pb.TurnBackOperationRequest:
+		return ofOperation(r.GetRef(), "turn back"), true
+	case *pb.ExportBundleRequest:
+		return subject{namespace: r.GetRef().GetNamespace(), cluster: r.GetRef().GetName(), detail: "export the bundle of secrets"}, true
 	case *pb.DeleteOperationRequest:
 		return ofOperation(r.GetRef(), either(r.GetForce(), "delete by force: "+r.GetReason(), "delete")), true
 	case *pb.ImportClusterRequest:
@@ -80,6 +86,9 @@ func ofOrder(order *pb.OperationOrder, dry bool) subject {
 	if node := order.GetParameters().GetNode(); node != nil {
 		s.machine = node.GetMachine()
 		parts = append(parts, nodeWords(node))
+	}
+	if rotation := order.GetParameters().GetCaRotation(); rotation != nil {
+		parts = append(parts, "authorities "+strings.Join(rotation.GetAuthorities(), " "))
 	}
 	target := order.GetTarget()
 	for _, field := range []struct{ name, value string }{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/cluster"
@@ -33,7 +33,10 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation"
 	"ichor.maesh.dev/hub/controllers/operation/gate"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/controllers/operation/kind/carotation"
 	"ichor.maesh.dev/hub/controllers/operation/kind/config"
+	"ichor.maesh.dev/hub/controllers/operation/kind/etcdrestore"
+	"ichor.maesh.dev/hub/controllers/operation/kind/keyrotation"
 	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	"ichor.maesh.dev/hub/controllers/operation/kind/shutdown"
@@ -46,6 +49,7 @@ import (
 	"ichor.maesh.dev/hub/providers/credentials"
 	"ichor.maesh.dev/hub/providers/kube"
 	"ichor.maesh.dev/hub/providers/talos"
+	"ichor.maesh.dev/hub/providers/target"
 )
 
 const (
@@ -65,7 +69,8 @@ const DefaultImageFactory = "factory.talos.dev"
 
 // Options are what a manager needs to know beyond how to reach the management API.
 type Options struct {
-	// MetricsBindAddress, HealthBindAddress and PprofBindAddress are addresses to listen on; "0" listens on none.
+	// MetricsBindAddress, HealthBindAddress and PprofBindAddress are addresses to listen on; "0" listens on none. Metrics on another address
+	// than a loopback one are served by HTTPS, to whom the management API lets get /metrics.
 	MetricsBindAddress string
 	HealthBindAddress  string
 	PprofBindAddress   string
@@ -84,6 +89,12 @@ type Options struct {
 
 	// Probes say how often targets are probed; zero takes the default.
 	Probes observe.Options
+
+	// Looks say how what a running operation waits for is looked at; zero takes the default.
+	Looks observe.Options
+
+	// RestartAfter is how long an API server may take to come back with new keys before it is restarted once more; zero takes the default.
+	RestartAfter time.Duration
 
 	// Serve serves the hub's services; nil serves nothing.
 	Serve *Serving
@@ -156,7 +167,7 @@ func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 		Cache:                   cacheOptions(),
 		NewClient:               newClient,
 		Client:                  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
-		Metrics:                 metricsserver.Options{BindAddress: o.MetricsBindAddress},
+		Metrics:                 metricsOptions(o),
 		HealthProbeBindAddress:  o.HealthBindAddress,
 		PprofBindAddress:        o.PprofBindAddress,
 		GracefulShutdownTimeout: ptr.To(shutdownTimeout),
@@ -228,7 +239,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 	configs := &bases.Comparer{Store: &bases.Store{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}}
 	clusters := cluster.New(ctx, cluster.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Credentials: store, Talos: talosPool, Kube: kubePool, Clock: clock.RealClock{},
-		Configs: configs, Forgetters: []cluster.Forgetter{talosPool, kubePool, configs}, Probes: orDefault(o.Probes),
+		Configs: configs, Forgetters: []cluster.Forgetter{talosPool, kubePool, configs}, Probes: orDefault(o.Probes, cluster.Probes),
 	})
 	if err := clusters.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosClusters: %w", err)
@@ -243,9 +254,17 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 			v1alpha1.KubernetesKind: kubernetes.New(talosPool, kubePool),
 			v1alpha1.ConfigKind:     config.New(talosPool, kubePool, mgr.GetClient(), configs),
 			v1alpha1.ShutdownKind:   shutdown.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotShutdown)),
+			v1alpha1.KeyRotationKind: keyrotation.New(keyrotation.Options{
+				Talos: talosPool, Kube: kubePool, Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+				Snapshots: snapshotsFor(mgr, v1alpha1.SnapshotRotation), Bundles: bundlesOf(mgr), RestartAfter: o.RestartAfter,
+			}),
+			v1alpha1.CARotationKind: carotation.New(rotationOptions(mgr, reach)),
+			v1alpha1.EtcdRestoreKind: etcdrestore.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotRestore), snapshot.Stored{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Storage: o.Storage, Clock: clock.RealClock{},
+			}),
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
-		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: operation.Looks, Fenced: fence,
+		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: orDefault(o.Looks, operation.Looks), Fenced: fence,
 	})
 	if err := operations.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosOperations: %w", err)
@@ -260,6 +279,23 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 		return fmt.Errorf("setting up the controller that gives machines back to health checks: %w", err)
 	}
 	return nil
+}
+
+// rotationOptions are what a rotation of authorities needs. It reads credentials and Secrets as they are now.
+func rotationOptions(mgr ctrl.Manager, reach reach) carotation.Options {
+	return carotation.Options{
+		Talos: reach.talos, Kube: reach.kube, Prover: carotation.Servers{TalosPool: reach.talos, KubePool: reach.kube},
+		Vault:       carotation.Secrets{Keeper: &credentials.Keeper{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}},
+		Credentials: &credentials.Store{Reader: mgr.GetAPIReader()}, Operations: mgr.GetClient(), Clock: clock.RealClock{},
+	}
+}
+
+// bundlesOf brings bundles of secrets up to date.
+func bundlesOf(mgr ctrl.Manager) keyrotation.Bundles {
+	keeper := &credentials.Keeper{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
+	return func(ctx context.Context, t target.Target, change func(*secrets.Bundle) error) error {
+		return keeper.ReplaceBundle(ctx, t.NamespacedName, change)
+	}
 }
 
 // snapshotsFor takes the snapshots that operations ask for.
@@ -281,9 +317,9 @@ func setUpSnapshots(ctx context.Context, mgr ctrl.Manager, o Options, pool *talo
 	return nil
 }
 
-func orDefault(o observe.Options) observe.Options {
+func orDefault(o, standard observe.Options) observe.Options {
 	if o == (observe.Options{}) {
-		return cluster.Probes
+		return standard
 	}
 	return o
 }

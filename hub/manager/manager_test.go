@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"ichor.maesh.dev/hub/controllers/cluster"
 	"ichor.maesh.dev/hub/controllers/observe"
 	"ichor.maesh.dev/hub/hub/audit"
 	"ichor.maesh.dev/hub/hub/fleet"
@@ -19,11 +20,11 @@ import (
 
 func TestProbesHaveADefault(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(orDefault(observe.Options{})).To(Equal(observe.Options{
+	g.Expect(orDefault(observe.Options{}, cluster.Probes)).To(Equal(observe.Options{
 		Interval: 10 * time.Second, Longest: time.Minute, Jitter: 0.1, Timeout: 15 * time.Second, AtOnce: 64,
 	}))
 	own := observe.Options{Interval: time.Second, Timeout: time.Second, AtOnce: 1}
-	g.Expect(orDefault(own)).To(Equal(own))
+	g.Expect(orDefault(own, cluster.Probes)).To(Equal(own))
 }
 
 // Secrets of no cluster are none of the hub's business, and do not belong into its memory.
@@ -40,6 +41,22 @@ func TestCacheKeepsWhatBelongsToClusters(t *testing.T) {
 		}
 	}
 	g.Expect(seen).To(Equal(2))
+}
+
+// Metrics leave this machine encrypted, and for those alone who may get them.
+func TestMetricsAreForWhoMayGetThem(t *testing.T) {
+	for address, open := range map[string]bool{
+		"0": true, "127.0.0.1:8080": true, "[::1]:8080": true, "localhost:8080": true,
+		":9443": false, "0.0.0.0:9443": false, "[::]:9443": false, "192.0.2.1:9443": false, "hub.example:9443": false,
+	} {
+		t.Run(address, func(t *testing.T) {
+			g := NewWithT(t)
+			options := metricsOptions(Options{MetricsBindAddress: address})
+			g.Expect(options.BindAddress).To(Equal(address))
+			g.Expect(options.SecureServing).NotTo(Equal(open))
+			g.Expect(options.FilterProvider == nil).To(Equal(open))
+		})
+	}
 }
 
 // A replica is ready when it has read the fleet and the audit: it would answer neither before.

@@ -194,6 +194,7 @@ func TestHubSaysHowToSignInNow(t *testing.T) {
 		g.Expect(answer.Msg.GetKinds()).To(Equal([]pb.OperationKind{
 			pb.OperationKind_OPERATION_KIND_TALOS, pb.OperationKind_OPERATION_KIND_KUBERNETES, pb.OperationKind_OPERATION_KIND_CONFIG,
 			pb.OperationKind_OPERATION_KIND_NODE, pb.OperationKind_OPERATION_KIND_SHUTDOWN,
+			pb.OperationKind_OPERATION_KIND_CA_ROTATION, pb.OperationKind_OPERATION_KIND_KEY_ROTATION, pb.OperationKind_OPERATION_KIND_ETCD_RESTORE,
 		}))
 	}
 	g.Expect(asked).To(Equal(2))

@@ -53,6 +53,9 @@ func (s *Server) orderOf(order *pb.OperationOrder) (Order, error) {
 		func() (err error) { made.Spec.Node, err = nodeOf(order, kind); return err },
 		func() (err error) { made.Spec.Config, err = configOf(order, kind); return err },
 		func() (err error) { made.Spec.Shutdown, err = shutdownOf(order, kind); return err },
+		func() (err error) { made.Spec.KeyRotation, err = keyRotationOf(order, kind); return err },
+		func() (err error) { made.Spec.CARotation, err = caRotationOf(order, kind); return err },
+		func() (err error) { made.Spec.EtcdRestore, err = restoreOf(order, kind); return err },
 		func() (err error) {
 			made.Target, err = targetOf("order.target", order.GetTarget(), kind, planner)
 			return err

@@ -113,6 +113,9 @@ var effects = map[plan.Effect]pb.Effect{
 	plan.EffectReboot:            pb.Effect_EFFECT_REBOOT,
 	plan.EffectStop:              pb.Effect_EFFECT_STOP,
 	plan.EffectReset:             pb.Effect_EFFECT_RESET,
+	plan.EffectKeyRotation:       pb.Effect_EFFECT_KEY_ROTATION,
+	plan.EffectCARotation:        pb.Effect_EFFECT_CA_ROTATION,
+	plan.EffectRestore:           pb.Effect_EFFECT_RESTORE,
 }
 
 // confirmation is what a person has to do before a start: what is worse than a reboot asks for a name.

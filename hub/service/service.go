@@ -16,7 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	rotationplan "ichor.maesh.dev/hub/controllers/operation/kind/carotation/plan"
 	configplan "ichor.maesh.dev/hub/controllers/operation/kind/config/plan"
+	restoreplan "ichor.maesh.dev/hub/controllers/operation/kind/etcdrestore/plan"
+	keyplan "ichor.maesh.dev/hub/controllers/operation/kind/keyrotation/plan"
 	kubernetesplan "ichor.maesh.dev/hub/controllers/operation/kind/kubernetes/plan"
 	nodeplan "ichor.maesh.dev/hub/controllers/operation/kind/node/plan"
 	shutdownplan "ichor.maesh.dev/hub/controllers/operation/kind/shutdown/plan"
@@ -32,6 +35,10 @@ var planners = map[v1alpha1.OperationKind]plan.Planner{
 	v1alpha1.KubernetesKind: kubernetesplan.Planner{},
 	v1alpha1.ConfigKind:     configplan.Planner{},
 	v1alpha1.ShutdownKind:   shutdownplan.Planner{StoresSnapshots: true},
+
+	v1alpha1.KeyRotationKind: keyplan.Planner{StoresSnapshots: true},
+	v1alpha1.CARotationKind:  rotationplan.Planner{},
+	v1alpha1.EtcdRestoreKind: restoreplan.Planner{StoresSnapshots: true},
 }
 
 // Service acts on the management API as one user.

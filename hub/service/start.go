@@ -57,13 +57,17 @@ func (s *Service) Plan(ctx context.Context, order Order) (*Start, error) {
 		return nil, err
 	}
 	order = withMachines(onMachine(order, facts), facts)
+	snapshot, err := targets.Snapshot(ctx, s.Client, order.Cluster.Namespace, order.Spec)
+	if err != nil {
+		return nil, err
+	}
 	planner := planners[order.Spec.Kind]
 	start := &Start{
 		Order: order, Facts: facts, Observed: s.Now(), Spec: order.Spec, Declared: planner.Narrow(targets.Declared(facts.Cluster)), operations: list.Items,
 	}
 	start.Plan, start.Refusals = plan.Judge(planner, plan.Facts{
 		Spec: start.Spec, Cluster: facts.Cluster, Machines: facts.Machines, Target: over(start.Declared, order.Target), Observed: start.Observed,
-		CAPICluster: facts.CAPICluster,
+		CAPICluster: facts.CAPICluster, Snapshot: snapshot,
 	})
 	start.Plan.Warnings = append(start.Plan.Warnings, start.waits()...)
 	if start.Plan.Target != (v1alpha1.OperationTarget{}) {

@@ -5,6 +5,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/hub/fleet/render"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
@@ -45,6 +47,34 @@ func (s *Server) RetryOperation(ctx context.Context, request *connect.Request[pb
 		return nil, problem(err)
 	}
 	return connect.NewResponse(&pb.RetryOperationResponse{Operation: render.Operation(op), Changed: changed}), nil
+}
+
+// ConfirmOperation implements the OperationService.
+func (s *Server) ConfirmOperation(
+	ctx context.Context, request *connect.Request[pb.ConfirmOperationRequest],
+) (*connect.Response[pb.ConfirmOperationResponse], error) {
+	service, op, err := s.operation(ctx, request.Msg.GetRef())
+	if err != nil {
+		return nil, problem(err)
+	}
+	changed, err := service.Confirm(ctx, op, request.Msg.GetStage())
+	if err != nil {
+		return nil, problem(err)
+	}
+	return connect.NewResponse(&pb.ConfirmOperationResponse{Operation: render.Operation(op), Changed: changed}), nil
+}
+
+// TurnBackOperation implements the OperationService.
+func (s *Server) TurnBackOperation(ctx context.Context, request *connect.Request[pb.TurnBackOperationRequest]) (*connect.Response[pb.TurnBackOperationResponse], error) {
+	service, op, err := s.operation(ctx, request.Msg.GetRef())
+	if err != nil {
+		return nil, problem(err)
+	}
+	changed, err := service.TurnBack(ctx, op)
+	if err != nil {
+		return nil, problem(err)
+	}
+	return connect.NewResponse(&pb.TurnBackOperationResponse{Operation: render.Operation(op), Changed: changed}), nil
 }
 
 // DeleteOperation implements the OperationService.
@@ -117,6 +147,69 @@ func (s *Service) Retry(ctx context.Context, op *v1alpha1.TalosOperation) (chang
 	}
 	return true, s.change(ctx, op, func(op *v1alpha1.TalosOperation) {
 		metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.RetryAnnotation, v1alpha1.RetryRequested)
+	})
+}
+
+// Confirm says that what the stage under way waits for of people is done. It says whether that is new.
+func (s *Service) Confirm(ctx context.Context, op *v1alpha1.TalosOperation, stage string) (changed bool, err error) {
+	planner, known := planners[op.Spec.Kind]
+	if !known {
+		return false, &StateError{What: fmt.Sprintf("this hub does not know kind %s of operation %s", op.Spec.Kind, op.Name), Help: "upgrade the hub"}
+	}
+	if err := s.maySteer(ctx, op, true); err != nil {
+		return false, err
+	}
+	confirmable := planner.Traits(op.Spec).Confirmable
+	switch {
+	case op.Completed():
+		return false, ended("confirm", op)
+	case !slices.Contains(confirmable, stage):
+		return false, &InvalidError{Field: "stage", Value: stage, Allowed: confirmableWords(op, confirmable)}
+	case op.Status.Stage != stage:
+		return false, &StateError{
+			What: fmt.Sprintf("operation %s is in stage %q and not in %s", op.Name, op.Status.Stage, stage), Help: "see: ichor operation get " + op.Name,
+		}
+	case op.Annotations[v1alpha1.ConfirmStageAnnotation] == stage:
+		return false, nil
+	}
+	return true, s.change(ctx, op, func(op *v1alpha1.TalosOperation) {
+		metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.ConfirmStageAnnotation, stage)
+	})
+}
+
+// confirmableWords say which stages of an operation wait for people.
+func confirmableWords(op *v1alpha1.TalosOperation, stages []string) string {
+	if len(stages) == 0 {
+		return fmt.Sprintf("kind %s waits for nobody's word", op.Spec.Kind)
+	}
+	return "of kind " + string(op.Spec.Kind) + ", " + commas(stages)
+}
+
+// TurnBack asks to make what an operation has changed what it was. It says whether nobody had asked for that. An operation that has failed goes
+// on, backwards.
+func (s *Service) TurnBack(ctx context.Context, op *v1alpha1.TalosOperation) (changed bool, err error) {
+	planner, ok := planners[op.Spec.Kind].(plan.TurnsBack)
+	if !ok {
+		return false, &StateError{
+			What: fmt.Sprintf("operation %s is of kind %s, which nobody can turn back", op.Name, op.Spec.Kind), Help: "pause it with: ichor operation pause " + op.Name,
+		}
+	}
+	if err := s.maySteer(ctx, op, true); err != nil {
+		return false, err
+	}
+	switch why := planner.NoWayBack(op); {
+	case op.Completed():
+		return false, ended("turn back", op)
+	case why != "":
+		return false, &StateError{What: fmt.Sprintf("operation %s cannot be turned back: %s", op.Name, why), Help: "see how far it is: ichor operation get " + op.Name}
+	case op.Annotations[v1alpha1.TurnBackAnnotation] == v1alpha1.TurnBackRequested && op.Status.FailureReason == "":
+		return false, nil
+	}
+	return true, s.change(ctx, op, func(op *v1alpha1.TalosOperation) {
+		metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.TurnBackAnnotation, v1alpha1.TurnBackRequested)
+		if op.Status.FailureReason != "" {
+			metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.RetryAnnotation, v1alpha1.RetryRequested)
+		}
 	})
 }
 

@@ -19,6 +19,12 @@ func (s *Start) Command() string {
 	switch node := s.Spec.Node; {
 	case s.Spec.Shutdown != nil:
 		words = append(append(words, shutdownWords(s.Spec)...), where[:2]...)
+	case s.Spec.KeyRotation != nil:
+		words = append(append(words, keyRotationWords(s.Spec)...), where[:2]...)
+	case s.Spec.CARotation != nil:
+		words = append(append(words, caRotationWords(s.Spec)...), where[:2]...)
+	case s.Spec.EtcdRestore != nil:
+		words = append(append(words, restoreWords(s.Spec)...), where[:2]...)
 	case node != nil:
 		words = slices.Concat(words, nodeWords(node), where, nodeFlags(node))
 	case s.Spec.Kind == v1alpha1.ConfigKind:
@@ -94,6 +100,9 @@ func describeOrder(spec v1alpha1.TalosOperationSpec, target v1alpha1.OperationTa
 		what = strings.TrimSpace(fmt.Sprintf("%s %s", shutdown.Action, map[v1alpha1.ShutdownSnapshot]string{
 			v1alpha1.ShutdownSnapshotTake: "with a snapshot", v1alpha1.ShutdownSnapshotNone: "without a snapshot",
 		}[shutdown.Snapshot]))
+	}
+	if restore := spec.EtcdRestore; restore != nil {
+		what = describeRestore(restore)
 	}
 	if config := spec.Config; config != nil {
 		what += " on " + strings.Join(config.Machines, ", ")

@@ -90,8 +90,8 @@ type Object struct {
 	Hash string
 }
 
-// sums takes what an object is known by from what is written to it.
-type sums struct {
+// Sums takes what an object is known by from what is written to it.
+type Sums struct {
 	size int64
 	hash interface {
 		io.Writer
@@ -99,15 +99,17 @@ type sums struct {
 	}
 }
 
-func newSums() *sums { return &sums{hash: sha256.New()} }
+// NewSums returns Sums of nothing yet.
+func NewSums() *Sums { return &Sums{hash: sha256.New()} }
 
 // Write implements io.Writer.
-func (s *sums) Write(data []byte) (int, error) {
+func (s *Sums) Write(data []byte) (int, error) {
 	s.size += int64(len(data))
 	return s.hash.Write(data)
 }
 
-func (s *sums) object() Object {
+// Object is what was written so far.
+func (s *Sums) Object() Object {
 	return Object{Size: s.size, Hash: hex.EncodeToString(s.hash.Sum(nil))}
 }
 
@@ -119,7 +121,7 @@ func (b *Bucket) Put(ctx context.Context, key string, fill func(io.Writer) error
 	if err != nil {
 		return Object{}, &StorageError{fmt.Errorf("storing %s: %w", key, said(err))}
 	}
-	known := newSums()
+	known := NewSums()
 	if err := fill(io.MultiWriter(storing{writer}, known)); err != nil {
 		abort() // What was written so far is dropped.
 		_ = writer.Close()
@@ -128,7 +130,7 @@ func (b *Bucket) Put(ctx context.Context, key string, fill func(io.Writer) error
 	if err := writer.Close(); err != nil {
 		return Object{}, &StorageError{fmt.Errorf("storing %s: %w", key, said(err))}
 	}
-	return known.object(), nil
+	return known.Object(), nil
 }
 
 // StorageError means that the storage did not do what it was asked for.
@@ -159,19 +161,31 @@ func (b *Bucket) Read(ctx context.Context, key string, take func(io.Reader) erro
 		return &StorageError{fmt.Errorf("reading %s: %w", key, said(err))}
 	}
 	defer reader.Close() //nolint:errcheck // Only read from.
-	return take(reader)
+	return take(reading{reader})
+}
+
+// reading marks the errors of a reader as those of the storage.
+type reading struct{ io.Reader }
+
+// Read implements io.Reader.
+func (r reading) Read(data []byte) (int, error) {
+	n, err := r.Reader.Read(data)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &StorageError{fmt.Errorf("reading: %w", said(err))}
+	}
+	return n, err
 }
 
 // Look reads an object to its end, and says what it is known by.
 func (b *Bucket) Look(ctx context.Context, key string) (Object, error) {
-	known := newSums()
+	known := NewSums()
 	err := b.Read(ctx, key, func(r io.Reader) error {
 		if _, err := io.Copy(known, r); err != nil {
 			return &StorageError{fmt.Errorf("reading %s: %w", key, said(err))}
 		}
 		return nil
 	})
-	return known.object(), err
+	return known.Object(), err
 }
 
 // LookInto is Look for an object that may be encrypted, and says what it holds, too, where the seal can open it. In the same words: what
@@ -181,7 +195,7 @@ func (b *Bucket) LookInto(ctx context.Context, key string, seal *Seal) (stored, 
 		stored, err = b.Look(ctx, key)
 		return stored, Object{}, err
 	}
-	outside, inside := newSums(), newSums()
+	outside, inside := NewSums(), NewSums()
 	err = b.Read(ctx, key, func(r io.Reader) error {
 		all := io.TeeReader(r, outside)
 		opened, err := seal.Decrypt(all)
@@ -193,7 +207,7 @@ func (b *Bucket) LookInto(ctx context.Context, key string, seal *Seal) (stored, 
 		}
 		return err
 	})
-	return outside.object(), inside.object(), err
+	return outside.Object(), inside.Object(), err
 }
 
 // Keys are the keys of all objects below a prefix.

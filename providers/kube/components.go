@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,9 @@ type ComponentPod struct {
 
 	// ConfigVersion is the version of the config that Talos made it from.
 	ConfigVersion string
+
+	// Started is when its container was started, by the clock of its machine and in whole seconds; zero while it does not run.
+	Started time.Time
 
 	// Ready says that it is ready. Trouble says what its container suffers from, in the same words for the same fault.
 	Ready   bool
@@ -63,6 +67,9 @@ func componentPod(pod *corev1.Pod) ComponentPod {
 		}
 	}
 	if len(pod.Status.ContainerStatuses) > 0 {
+		if running := pod.Status.ContainerStatuses[0].State.Running; running != nil {
+			found.Started = running.StartedAt.UTC()
+		}
 		found.Running, found.Trouble = pod.Status.ContainerStatuses[0].Image, containerTrouble(pod.Status.ContainerStatuses[0])
 	}
 	return found

@@ -21,6 +21,10 @@ type Provider interface {
 
 	// Writer changes a target; g is asked before every request that changes anything, evictions included.
 	Writer(ctx context.Context, t target.Target, g guard.Func) (Writer, error)
+
+	// Server reaches the API server of one control plane, by its own address, until it is closed. g is asked before it is told to sign or
+	// to review a token; nothing else changes anything there.
+	Server(ctx context.Context, t target.Target, g guard.Func, address string, port int) (server Server, closeIt func(), err error)
 }
 
 // Reader reads a target.
@@ -49,8 +53,14 @@ type Reader interface {
 	// DiffManifests says what ApplyManifests would do now, and changes nothing.
 	DiffManifests(ctx context.Context, manifests []map[string]any, inventory bool) ([]ManifestChange, error)
 
+	// LegacyTokens lists the Secrets that hold a token of a service account: nobody renews these.
+	LegacyTokens(ctx context.Context) ([]LegacyToken, error)
+
 	// Record reads the hub's record; the zero value means that there is none.
 	Record(ctx context.Context) (Record, error)
+
+	// Revision is the revision of etcd.
+	Revision(ctx context.Context) (int64, error)
 }
 
 // Writer changes a target.
@@ -73,6 +83,13 @@ type Writer interface {
 
 	// WriteRecord writes the hub's record, if it is still what was read.
 	WriteRecord(ctx context.Context, record Record) error
+
+	// Rewrite has the API server write the objects of a kind again, as they are: the first ones behind the one that is named, as
+	// namespace/name, at most limit. Repeating it is harmless.
+	Rewrite(ctx context.Context, kind, after string, limit int) (Rewritten, error)
+
+	// RemoveStale deletes what came back with an etcd of an earlier time and stands for nothing. Repeating it is harmless.
+	RemoveStale(ctx context.Context, stale Stale) (Removed, error)
 
 	// Annotate asks change what an annotation of a Node is to be, from what it is, and writes that if it is another. Empty means that
 	// there is none.

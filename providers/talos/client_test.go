@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -260,7 +261,11 @@ func change(c *client.Client, g guard.Func) map[string]func(context.Context) err
 		"EtcdAlarmDisarm":         func(ctx context.Context) error { return w.DisarmAlarms(ctx, "10.0.0.1") },
 		"EtcdLeaveCluster":        func(ctx context.Context) error { return w.LeaveEtcd(ctx, "10.0.0.1") },
 		"EtcdRemoveMemberByID 1a": func(ctx context.Context) error { return w.RemoveEtcdMember(ctx, "10.0.0.1", 0x1a) },
-		"Reset":                   func(ctx context.Context) error { return w.Reset(ctx, "10.0.0.1", Reset{Partitions: []string{"STATE"}}) },
+		"EtcdRecover a snapshot": func(ctx context.Context) error {
+			return w.RecoverEtcd(ctx, "10.0.0.1", strings.NewReader("a snapshot"))
+		},
+		"Bootstrap recover=true skip=true": func(ctx context.Context) error { return w.BootstrapEtcd(ctx, "10.0.0.1", true) },
+		"Reset":                            func(ctx context.Context) error { return w.Reset(ctx, "10.0.0.1", Reset{Partitions: []string{"STATE"}}) },
 	}
 }
 
@@ -300,7 +305,7 @@ func TestReadOnlyMethods(t *testing.T) {
 	g.Expect(listed).To(Equal([]string{
 		"/cosi.resource.State/Get", "/cosi.resource.State/List", "/cosi.resource.State/Watch", "/machine.MachineService/EtcdAlarmList",
 		"/machine.MachineService/EtcdMemberList", "/machine.MachineService/EtcdSnapshot", "/machine.MachineService/EtcdStatus",
-		"/machine.MachineService/Read", "/machine.MachineService/ServiceList", "/machine.MachineService/Version",
+		"/machine.MachineService/List", "/machine.MachineService/Read", "/machine.MachineService/ServiceList", "/machine.MachineService/Version",
 	}))
 	s, c := serve(t)
 	_, err := c.MachineClient.Shutdown(t.Context(), &machineapi.ShutdownRequest{})

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -22,6 +24,21 @@ func (s *server) Reset(ctx context.Context, r *machineapi.ResetRequest) (*machin
 	s.note(ctx, "Reset")
 	s.reset = r
 	return &machineapi.ResetResponse{}, s.refuses
+}
+
+func (s *server) EtcdRecover(stream grpc.ClientStreamingServer[common.Data, machineapi.EtcdRecoverResponse]) error {
+	var data []byte
+	err := drainStream(stream.Recv, func(part *common.Data) { data = append(data, part.GetBytes()...) })
+	s.note(stream.Context(), "EtcdRecover "+string(data))
+	if err != nil || s.refuses != nil {
+		return errors.Join(err, s.refuses)
+	}
+	return stream.SendAndClose(&machineapi.EtcdRecoverResponse{Messages: []*machineapi.EtcdRecover{{}}})
+}
+
+func (s *server) Bootstrap(ctx context.Context, r *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
+	s.note(ctx, fmt.Sprintf("Bootstrap recover=%t skip=%t", r.GetRecoverEtcd(), r.GetRecoverSkipHashCheck()))
+	return &machineapi.BootstrapResponse{}, s.refuses
 }
 
 func (s *server) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {
@@ -111,9 +128,9 @@ func TestServices(t *testing.T) {
 	w := &connection{client: c}
 	started := func(second int) time.Time { return time.Unix(int64(second), 1000).UTC() }
 	g.Expect(w.Services(t.Context(), "10.0.0.1")).To(Equal([]Service{
-		{ID: "etcd"},
-		{ID: "ext-a", Running: true, Started: started(0)},
-		{ID: "kubelet", Running: true, Healthy: true, Checked: true, Started: started(3)},
+		{ID: "etcd", State: "Waiting"},
+		{ID: "ext-a", State: "Running", Running: true, Started: started(0)},
+		{ID: "kubelet", State: "Running", Running: true, Healthy: true, Checked: true, Started: started(3)},
 	}))
 	s.refuses = status.Error(codes.Unavailable, "EOF")
 	_, err := w.Services(t.Context(), "10.0.0.1")

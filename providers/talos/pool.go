@@ -23,6 +23,7 @@ import (
 var readOnly = map[string]bool{
 	machineapi.MachineService_Version_FullMethodName:        true,
 	machineapi.MachineService_Read_FullMethodName:           true,
+	machineapi.MachineService_List_FullMethodName:           true,
 	machineapi.MachineService_EtcdStatus_FullMethodName:     true,
 	machineapi.MachineService_EtcdMemberList_FullMethodName: true,
 	machineapi.MachineService_EtcdAlarmList_FullMethodName:  true,

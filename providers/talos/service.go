@@ -17,6 +17,9 @@ type Service struct {
 	// ID is its name, such as kubelet.
 	ID string
 
+	// State is where it is in its life, as Talos names it.
+	State string
+
 	// Running services have started and not stopped since.
 	Running bool
 
@@ -29,6 +32,13 @@ type Service struct {
 
 // stateRunning is the state of a service that runs.
 const stateRunning = "Running"
+
+// EtcdService is the service of the etcd member of a control plane, and StatePreparing its state while it has no data and waits for some: to join
+// the etcd of others, or to be told to begin one.
+const (
+	EtcdService    = "etcd"
+	StatePreparing = "Preparing"
+)
 
 func (c *connection) Services(ctx context.Context, address string) ([]Service, error) {
 	reply, err := c.client.ServiceList(at(ctx, address))
@@ -47,7 +57,7 @@ func (c *connection) Services(ctx context.Context, address string) ([]Service, e
 
 func serviceFrom(info *machineapi.ServiceInfo) Service {
 	service := Service{
-		ID: info.GetId(), Running: info.GetState() == stateRunning,
+		ID: info.GetId(), State: info.GetState(), Running: info.GetState() == stateRunning,
 		Healthy: info.GetHealth().GetHealthy(), Checked: !info.GetHealth().GetUnknown(),
 	}
 	if service.Running {

@@ -9,6 +9,7 @@ package talos
 import (
 	"context"
 	"io"
+	"time"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/providers/guard"
@@ -34,6 +35,13 @@ type Reader interface {
 
 	// Config reads the machine config of a machine, with the secrets in it.
 	Config(ctx context.Context, address string) (Config, error)
+
+	// File reads a file of a machine, of at most MaxFile bytes. It takes the role os:admin.
+	File(ctx context.Context, address, path string) ([]byte, error)
+
+	// FileTimes are when the files of a directory of a machine were last written, by name and by the clock of the machine, in whole
+	// seconds. It takes the role os:admin.
+	FileTimes(ctx context.Context, address, directory string) (map[string]time.Time, error)
 
 	// EtcdSnapshot begins to read a snapshot of etcd from a control plane: a database with its SHA-256 behind it. The caller closes it.
 	EtcdSnapshot(ctx context.Context, address string) (io.ReadCloser, error)
@@ -109,6 +117,14 @@ type Writer interface {
 
 	// RemoveEtcdMember has a control plane remove the member of another one. A member that is gone already is no error.
 	RemoveEtcdMember(ctx context.Context, address string, id uint64) error
+
+	// RecoverEtcd sends a snapshot of etcd to a control plane that has no etcd yet. Repeating it is harmless until BootstrapEtcd.
+	RecoverEtcd(ctx context.Context, address string, snapshot io.Reader) error
+
+	// BootstrapEtcd has a control plane begin an etcd of the snapshot that was sent to it, and returns when that is accepted. Only a database
+	// that was copied from a disk goes without its hash. It is for one control plane of a cluster, ever: see HasEtcd for when it is called
+	// again.
+	BootstrapEtcd(ctx context.Context, address string, skipHashCheck bool) error
 
 	// Reset wipes a machine and returns when that is accepted. It must not be repeated without a look at the boot ID and the stage.
 	Reset(ctx context.Context, address string, reset Reset) error

@@ -17,7 +17,7 @@ import (
 )
 
 // rows are the rows about endpoints and credentials (A), etcd and control planes (B), upgrades (C), drains and reboots (D),
-// locks (E), and upgrades of Kubernetes (F).
+// locks (E), upgrades of Kubernetes (F), and restores of etcd (I).
 var rows = map[string][]int{
 	"A": {1, 3, 4, 6, 7, 9, 10, 11, 12, 14, 15, 17},
 	"B": {1, 2, 3, 4, 5, 7, 8, 10, 11, 12, 13, 14, 16, 17, 18, 21, 22, 23},
@@ -25,6 +25,7 @@ var rows = map[string][]int{
 	"D": {1, 2, 3, 4, 6, 7, 8, 9, 10, 12, 14, 15, 16, 17},
 	"E": {1, 2, 4, 5, 6, 8, 9, 11},
 	"F": {1, 3, 5, 6, 8, 9, 10, 14, 15},
+	"I": {1, 3, 4, 5},
 }
 
 // cannotApply says why a row has no test. A kind that comes later takes its rows out of here.
@@ -35,10 +36,10 @@ var cannotApply = map[string]string{
 
 var (
 	// named finds where tests name rows: TestCaseB10, TestCaseC9C10, "cases B7 and C7", "(B16, E6)".
-	named = regexp.MustCompile(`(?:TestCase|FuzzCase)((?:[A-F]\d{1,2})+)|[Cc]ases? ((?:[A-F]\d{1,2}(?:, | and )?)+)|\(((?:[A-F]\d{1,2}(?:, | and )?)+)\)`)
+	named = regexp.MustCompile(`(?:TestCase|FuzzCase)((?:[A-FI]\d{1,2})+)|[Cc]ases? ((?:[A-FI]\d{1,2}(?:, | and )?)+)|\(((?:[A-FI]\d{1,2}(?:, | and )?)+)\)`)
 
 	// id is one of them.
-	id = regexp.MustCompile(`[A-F]\d{1,2}`)
+	id = regexp.MustCompile(`[A-FI]\d{1,2}`)
 )
 
 func TestEveryRowHasATest(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/scheme"
 	"ichor.maesh.dev/hub/test/e2e"
+	"ichor.maesh.dev/hub/test/harness"
 	"ichor.maesh.dev/hub/test/sim"
 )
 
@@ -44,11 +45,26 @@ func install(ctx context.Context, clusters ...sim.ClusterSpec) *world {
 	w := &world{Installation: installation}
 	w.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme.New()})
 	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(w.tell)
 	for _, cluster := range clusters {
 		Expect(w.Import(ctx, cluster.Name)).To(Succeed())
 	}
 	Eventually(w.Unavailable).WithContext(ctx).Should(BeEmpty())
 	return w
+}
+
+// tell tells of a spec that failed where its operations stand.
+func (w *world) tell(ctx SpecContext) {
+	if !CurrentSpecReport().Failed() {
+		return
+	}
+	var list v1alpha1.TalosOperationList
+	if err := w.client.List(ctx, &list); err != nil {
+		GinkgoWriter.Printf("listing operations: %v\n", err)
+	}
+	for i := range list.Items {
+		GinkgoWriter.Printf("%s: %s\n", list.Items[i].Name, harness.ShowOperation(&list.Items[i]))
+	}
 }
 
 // hub runs the CLI on the hub and expects it to end with an exit code.

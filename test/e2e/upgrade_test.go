@@ -170,7 +170,7 @@ func killAndGoOn(ctx context.Context, at journal.Filter) {
 }
 
 // createPlainly creates an operation as any client of Kubernetes does. An API server that has just started is not ready for the policy that
-// says who created an object, and answers so, until it has looked for schemas once more; see config/policies/created-by.yaml.
+// says who created an object, and answers so, until it has looked for schemas once more; see config/policies/mutating/created-by.yaml.
 func (w *world) createPlainly(ctx context.Context, op *v1alpha1.TalosOperation) {
 	GinkgoHelper()
 	Eventually(func() error {

@@ -26,6 +26,7 @@ import (
 	"ichor.maesh.dev/hub/hub/manager"
 	"ichor.maesh.dev/hub/hub/scheme"
 	"ichor.maesh.dev/hub/hub/service"
+	"ichor.maesh.dev/hub/providers/blob"
 	"ichor.maesh.dev/hub/test/framework"
 	"ichor.maesh.dev/hub/test/invariant"
 	"ichor.maesh.dev/hub/test/sim"
@@ -61,6 +62,15 @@ type Options struct {
 
 	// Probes say how often targets are probed; zero takes DefaultProbes.
 	Probes observe.Options
+
+	// Looks say how what an operation waits for is looked at; zero takes the product's.
+	Looks observe.Options
+
+	// RestartAfter is when an API server that a rotation of keys waits for is restarted; zero takes the product's.
+	RestartAfter time.Duration
+
+	// KubeAPIServer is the binary that deep clusters run; there may be none where no cluster is deep.
+	KubeAPIServer string
 
 	// Log hears the hub; its zero value discards.
 	Log logr.Logger
@@ -119,7 +129,8 @@ func (h *Harness) start(ctx context.Context) error {
 	}
 	h.Service = &service.Service{Client: h.Client, Now: time.Now}
 	h.Fleet, err = sim.Start(ctx, sim.Options{
-		Dir: filepath.Join(h.dir, "fleet"), Speed: h.options.Speed, Timings: h.options.Timings, Clusters: h.options.Clusters,
+		Dir: h.FleetDir(), Speed: h.options.Speed, Timings: h.options.Timings, Clusters: h.options.Clusters,
+		KubeAPIServer: h.options.KubeAPIServer,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the fleet: %w", err)
@@ -156,7 +167,8 @@ func (h *Harness) StartHub() error {
 	}
 	h.hub = begin(h.Plane.HubConfig, listener, manager.Options{
 		MetricsBindAddress: "0", HealthBindAddress: "0", ImageFactory: manager.DefaultImageFactory,
-		Deadlines: h.options.Deadlines, Probes: h.options.Probes, SharedProcess: true, Serve: serving,
+		Deadlines: h.options.Deadlines, Probes: h.options.Probes, Looks: h.options.Looks, SharedProcess: true, Serve: serving,
+		RestartAfter: h.options.RestartAfter, Storage: blob.Opener{Directory: h.SnapshotDir()},
 	})
 	return nil
 }
@@ -175,6 +187,12 @@ func (h *Harness) endHub(end func(*process) error) error {
 	h.hub = nil
 	return end(hub)
 }
+
+// FleetDir is where the fleet keeps its state, with the logs of what its deep clusters run.
+func (h *Harness) FleetDir() string { return filepath.Join(h.dir, "fleet") }
+
+// SnapshotDir is where the hub lets snapshots be stored, by file:// and this path.
+func (h *Harness) SnapshotDir() string { return filepath.Join(h.dir, "snapshots") }
 
 // Journal is what the machines were asked to do.
 func (h *Harness) Journal() *journal.Journal { return h.Fleet.Journal() }

@@ -89,6 +89,11 @@ func (h *Harness) Reboot(ctx context.Context, cluster, node string) (*v1alpha1.T
 	})
 }
 
+// Begin starts an operation by its spec, which names the cluster.
+func (h *Harness) Begin(ctx context.Context, spec v1alpha1.TalosOperationSpec) (*v1alpha1.TalosOperation, error) {
+	return h.order(ctx, service.Order{Cluster: key(spec.ClusterName), Spec: spec})
+}
+
 // errNothingToDo means that every machine is where an order would bring it.
 var errNothingToDo = errors.New("there is nothing to do")
 
@@ -186,6 +191,18 @@ func OperationCondition(kind string, status metav1.ConditionStatus, reason strin
 		fmt.Sprintf("%s=%s %s %q", kind, status, reason, texts),
 		func(op *v1alpha1.TalosOperation) bool { return has(op.Status.Conditions, kind, status, reason, texts) },
 	}
+}
+
+// InStage holds for operations that are in a stage.
+func InStage(stage string) Condition[*v1alpha1.TalosOperation] {
+	return Condition[*v1alpha1.TalosOperation]{"in stage " + stage, func(op *v1alpha1.TalosOperation) bool { return op.Status.Stage == stage }}
+}
+
+// Past holds for operations that have completed a stage.
+func Past(stage string) Condition[*v1alpha1.TalosOperation] {
+	return Condition[*v1alpha1.TalosOperation]{"past stage " + stage, func(op *v1alpha1.TalosOperation) bool {
+		return slices.Contains(op.Status.CompletedStages, stage)
+	}}
 }
 
 // InStep holds for operations of which a machine is in a step.

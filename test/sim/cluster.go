@@ -39,11 +39,14 @@ type Cluster struct {
 	pki         *pki.PKI
 	kubeconfig  []byte
 	talosconfig []byte
-	etcd        *etcd.Cluster
-	store       *kubeapi.Store
+	etcd        machine.Etcd
+	deep        *deepCluster   // Nil in the shallow simulation.
+	memory      *kubeapi.Store // Nil in the deep one.
+	store       workload.Store
 	workload    *workload.Controller
 	talos       *talosapi.Cluster
 	front       *front
+	serving     serving
 
 	mu         sync.Mutex
 	lastLeader string // The leader that the journal was told last.
@@ -57,6 +60,7 @@ func startCluster(s *Simulator, spec ClusterSpec, index int) (*Cluster, error) {
 	steps := []func() error{
 		c.loadCredentials,
 		c.makeMachines,
+		c.runProcesses,
 		c.makeKubernetes,
 		c.makeTalos,
 		c.serve,
@@ -96,12 +100,19 @@ func (c *Cluster) makeMachines() error {
 	if err != nil {
 		return fmt.Errorf("machine configs: %w", err)
 	}
-	c.etcd = etcd.New(c.spec.Name, o.Clock, *o.Timings, c.etcdChanged)
-	c.etcd.Obey(c.sim.faults)
 	env := machine.Environment{
-		Clock: o.Clock, Timings: *o.Timings, Faults: c.sim.faults, Journal: c.sim.journal, Etcd: c.etcd,
-		Configs: configs, Kubernetes: c.drainer(),
+		Clock: o.Clock, Timings: *o.Timings, Faults: c.sim.faults, Journal: c.sim.journal,
+		Configs: configs, Kubernetes: c.drainer(), ControlPlanes: c.controlPlanes, Shared: []string{c.endpointIP()},
 	}
+	if c.spec.Deep {
+		c.deep = newDeepCluster(c)
+		c.etcd, env.Processes = c.deep, c.deep
+	} else {
+		model := etcd.New(c.spec.Name, o.Clock, *o.Timings, c.etcdChanged)
+		model.Obey(c.sim.faults)
+		c.etcd = model
+	}
+	env.Etcd = c.etcd
 	for place, id := range c.identities() {
 		m, err := c.makeMachine(id, c.spec.talos(place), env, kept)
 		if err != nil {
@@ -167,42 +178,66 @@ func (c *Cluster) secondAddress(node int) string {
 }
 
 func (c *Cluster) etcdChanged(leader string) {
+	c.recordLeader(leader)
+	c.workload.Sync()
+}
+
+func (c *Cluster) recordLeader(leader string) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if leader != "" && leader != c.lastLeader {
 		c.sim.journal.Event(c.spec.Name, leader, "leader", "")
 		c.lastLeader = leader
 	}
-	c.mu.Unlock()
-	c.workload.Sync()
+}
+
+// runProcesses starts what runs behind the APIs of a deep cluster.
+func (c *Cluster) runProcesses() error {
+	if c.deep == nil {
+		return nil
+	}
+	return c.deep.run()
 }
 
 func (c *Cluster) makeKubernetes() error {
+	if c.deep != nil {
+		return c.deep.makeKubernetes()
+	}
+	model := c.etcd.(*etcd.Cluster) //nolint:forcetypeassert // It is one in the shallow simulation.
 	objects, err := loadObjects(c.dir)
 	if err != nil {
 		return err
 	}
-	c.store = kubeapi.NewStore(c.sim.options.Clock)
-	c.store.Load(objects)
-	c.workload = workload.New(workload.Options{
-		Store: c.store, Machines: c.machines(), Clock: c.sim.options.Clock, Timings: *c.sim.options.Timings,
-		KubernetesVersion: c.spec.KubernetesVersion, Replicas: c.spec.replicas(), Healthy: c.etcd.Healthy,
-		Cluster: c.spec.Name, Faults: c.sim.faults, Journal: c.sim.journal,
-	})
-	c.workload.Begin()
-	certificate, err := c.pki.KubernetesServer(c.serverIPs()...)
-	if err != nil {
-		return fmt.Errorf("certificate of the Kubernetes API: %w", err)
+	c.memory = kubeapi.NewStore(c.sim.options.Clock)
+	c.memory.Load(objects)
+	c.store = c.memory
+	model.Hold(held{c.memory})
+	if err := c.loadSealed(); err != nil {
+		return err
 	}
-	c.front = newFront(c, kubeapi.New(c.store, kubeapi.Options{
-		Cluster: c.spec.Name, Version: c.servedVersion, Certificate: certificate, Clients: c.pki.KubernetesPool(),
-		Spoiled: func(problem string) (tls.Certificate, error) {
-			return c.pki.SpoiledKubernetesServer(problem, c.serverIPs()...)
+	o := c.workloadOptions()
+	o.Healthy = c.etcd.Healthy
+	c.workload = workload.New(o)
+	c.workload.Begin()
+	c.front = newFront(c, kubeapi.New(c.memory, kubeapi.Options{
+		Cluster: c.spec.Name, Version: c.servedVersion, Server: c.apiServer,
+		Spoiled: func(server *kubeapi.Server, problem string) (tls.Certificate, error) {
+			return pki.Spoiled(problem, server.Certificate.Leaf, server.Issuer)
 		},
 		Faults: c.sim.faults, Site: c.site,
-		Journal: c.sim.journal, Serving: c.etcd.Serve, Healthy: c.etcd.Healthy,
+		Journal: c.sim.journal, Serving: model.Serve, Healthy: c.etcd.Healthy,
 		DeletePod: c.workload.DeletePod, Changed: c.workload.Sync,
 	}))
 	return nil
+}
+
+// workloadOptions are those that both depths share.
+func (c *Cluster) workloadOptions() workload.Options {
+	return workload.Options{
+		Store: c.store, Machines: c.machines(), Clock: c.sim.options.Clock, Timings: *c.sim.options.Timings,
+		KubernetesVersion: c.spec.KubernetesVersion, Replicas: c.spec.replicas(),
+		Cluster: c.spec.Name, Faults: c.sim.faults, Journal: c.sim.journal,
+	}
 }
 
 // site is the node, or the load balancer, that has an address.
@@ -218,30 +253,14 @@ func (c *Cluster) site(local net.Addr) fault.Site {
 
 // servedVersion is the version of the API server at an address, or behind the load balancer. While none is there it is the oldest.
 func (c *Cluster) servedVersion(local net.Addr, backend string) string {
-	host, _, _ := net.SplitHostPort(local.String())
-	for _, n := range c.nodes {
-		if n.Name() == backend || n.Address() == host {
-			return n.machine.ServedVersion()
-		}
-	}
-	return c.nodes[0].machine.ServedVersion()
-}
-
-func (c *Cluster) serverIPs() []net.IP {
-	ips := []net.IP{net.ParseIP(c.endpointIP())}
-	for _, n := range c.nodes {
-		if n.ControlPlane() {
-			ips = append(ips, net.ParseIP(n.Address()))
-		}
-	}
-	return ips
+	return c.controlPlaneAt(local, backend).ServedVersion()
 }
 
 func (c *Cluster) makeTalos() error {
 	var err error
 	c.talos, err = talosapi.New(talosapi.Options{
-		Name: c.spec.Name, PKI: c.pki, Journal: c.sim.journal, Faults: c.sim.faults, Registry: c.sim.types,
-		Clock: c.sim.options.Clock, Timings: *c.sim.options.Timings, Endpoint: c.endpointIP(), Kubeconfig: c.kubeconfig,
+		Name: c.spec.Name, Journal: c.sim.journal, Faults: c.sim.faults, Registry: c.sim.types,
+		Clock: c.sim.options.Clock, Timings: *c.sim.options.Timings, Endpoint: c.endpointIP(),
 	}, c.machines())
 	return err
 }
@@ -249,9 +268,17 @@ func (c *Cluster) makeTalos() error {
 // serve opens the ports. The Kubernetes side observes the machines first, so that a node that is seen ready on its Talos
 // API has told Kubernetes so.
 func (c *Cluster) serve() error {
+	changed := c.workload.Sync
+	if c.deep != nil {
+		changed = c.deep.store.Poke // No machine is to wait for an API server.
+	}
 	for _, n := range c.nodes {
-		n.machine.Observe(c.workload.Sync)
+		if c.deep != nil && n.ControlPlane() {
+			n.machine.Observe(func() { c.deep.follow(n.Name()) })
+		}
+		n.machine.Observe(changed)
 		n.machine.Observe(c.front.sync)
+		n.machine.Observe(c.certify)
 	}
 	return errors.Join(c.front.serve(), c.talos.Serve())
 }
@@ -269,6 +296,9 @@ func (c *Cluster) stop() error {
 	}
 	if c.front != nil {
 		errs = append(errs, c.front.close())
+	}
+	if c.deep != nil {
+		errs = append(errs, c.deep.Stop())
 	}
 	return errors.Join(append(errs, c.save())...)
 }
@@ -374,4 +404,12 @@ func (c *Cluster) KubernetesNodes() []*corev1.Node {
 		nodes = append(nodes, obj.(*corev1.Node)) //nolint:forcetypeassert // The store holds nodes under Nodes.
 	}
 	return nodes
+}
+
+// Processes are the process IDs of what really runs on a machine of a deep cluster, by the names of the programs.
+func (c *Cluster) Processes(node string) map[string]int {
+	if c.deep == nil {
+		return nil
+	}
+	return c.deep.Processes(node)
 }

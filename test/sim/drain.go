@@ -4,12 +4,14 @@ package sim
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net/http"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"ichor.maesh.dev/hub/test/sim/drain"
 	"ichor.maesh.dev/hub/test/sim/kubeapi"
+	"ichor.maesh.dev/hub/test/sim/secrets"
 )
 
 // drainer drains nodes as Talos does: over the network, so that faults of the Kubernetes API concern it too.
@@ -21,12 +23,24 @@ func (c *Cluster) drainer() *drain.Drainer {
 }
 
 func (c *Cluster) kubeletTransport(node string) (*http.Transport, error) {
-	certificate, err := c.pki.Kubelet(node)
+	n := c.Node(node)
+	if n == nil {
+		return nil, fmt.Errorf("no node is named %q", node)
+	}
+	files := n.machine.Files()
+	if files == nil {
+		return nil, fmt.Errorf("the kubelet of %s has no certificate", node)
+	}
+	certificate, err := files.KeyPair(secrets.KubeletClient)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := files.Pool(secrets.KubeletCA)
 	if err != nil {
 		return nil, err
 	}
 	return &http.Transport{TLSClientConfig: &tls.Config{
-		MinVersion: tls.VersionTLS12, RootCAs: c.pki.KubernetesPool(), Certificates: []tls.Certificate{certificate},
+		MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{certificate},
 	}}, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"ichor.maesh.dev/hub/test/sim/fault"
-	"ichor.maesh.dev/hub/test/sim/kubeapi"
 	"ichor.maesh.dev/hub/test/sim/link"
 	"ichor.maesh.dev/hub/test/sim/machine"
 	"ichor.maesh.dev/hub/test/sim/talosapi"
@@ -21,7 +20,7 @@ const kubernetesPort = "6443"
 // balancer in front of them.
 type front struct {
 	cluster  *Cluster
-	api      *kubeapi.API
+	api      frontend
 	servers  []*server
 	balancer *link.Port
 
@@ -39,7 +38,13 @@ type server struct {
 	port    *link.Port
 }
 
-func newFront(c *Cluster, api *kubeapi.API) *front {
+// frontend is what serves the connections: an API server in memory, or the way to real ones.
+type frontend interface {
+	Serve(l net.Listener) error
+	Close() error
+}
+
+func newFront(c *Cluster, api frontend) *front {
 	f := &front{cluster: c, api: api, certificates: map[*link.Port]string{}}
 	for _, m := range c.machines() {
 		if m.ControlPlane {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
@@ -283,4 +284,24 @@ func TestStrangersAreUnauthorized(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = k.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
 	g.Expect(err).To(Satisfy(apierrors.IsUnauthorized))
+}
+
+// Who wants no more of objects than their metadata gets no more.
+func TestMetadataAlone(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, sim.ClusterSpec{Name: "a", ControlPlanes: 1})
+	config, err := clientcmd.RESTConfigFromKubeConfig(s.Cluster("a").Kubeconfig())
+	g.Expect(err).NotTo(HaveOccurred())
+	m, err := metadata.NewForConfig(metadata.ConfigFor(config))
+	g.Expect(err).NotTo(HaveOccurred())
+	accounts := m.Resource(corev1.SchemeGroupVersion.WithResource("serviceaccounts")).Namespace("kube-system")
+	list, err := accounts.List(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(list.Items).To(ContainElement(And(HaveField("Name", "default"), HaveField("UID", Not(BeEmpty())))), "every namespace has one")
+	_, err = accounts.Get(t.Context(), "default", metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	watched, err := accounts.Watch(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	defer watched.Stop()
+	g.Eventually(watched.ResultChan()).Should(Receive(HaveField("Object.Name", Not(BeEmpty()))))
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/go-logr/logr"
@@ -22,6 +23,8 @@ const (
 	DefaultTalosVersion = "v1.13.6"
 	// DefaultKubernetesVersion is supported by Talos 1.13 and 1.14.
 	DefaultKubernetesVersion = "v1.35.2"
+	// DeepKubernetesVersion is that of the API servers of deep clusters, whatever their machine configs say.
+	DeepKubernetesVersion = "v1.36.3"
 	// VanillaSchematic has no extensions and no kernel arguments.
 	VanillaSchematic = machine.VanillaSchematic
 
@@ -56,6 +59,9 @@ type Options struct {
 	Clusters []ClusterSpec
 	// Clock paces the machines; nil is the real one.
 	Clock clock.WithDelayedExecution
+	// KubeAPIServer is the binary that deep clusters run; without one it is that which ICHOR_KUBE_APISERVER_BINARY names, or the one
+	// beside the simulator's own.
+	KubeAPIServer string
 	// Logger hears of starts and stops; its zero value discards.
 	Logger logr.Logger
 }
@@ -90,6 +96,9 @@ type ClusterSpec struct {
 	UserVolumes []string `json:"userVolumes,omitempty"`
 	// SystemVolumes are volumes of the system that have partitions of their own on every machine, such as ETCD.
 	SystemVolumes []string `json:"systemVolumes,omitempty"`
+	// Deep control planes run a real etcd member and a real API server each. Faults of etcd, of certificates of the Kubernetes API and of
+	// single requests to it are the shallow simulation's.
+	Deep bool `json:"deep,omitempty"`
 	// DualStack machines tell of an IPv6 address as well. Nothing listens there.
 	DualStack bool `json:"dualStack,omitempty"`
 }
@@ -106,6 +115,9 @@ const (
 
 func (c ClusterSpec) withDefaults() ClusterSpec {
 	c.TalosVersion = cmp.Or(c.TalosVersion, DefaultTalosVersion)
+	if c.Deep {
+		c.KubernetesVersion = cmp.Or(c.KubernetesVersion, DeepKubernetesVersion)
+	}
 	c.KubernetesVersion = cmp.Or(c.KubernetesVersion, DefaultKubernetesVersion)
 	c.Schematic = cmp.Or(c.Schematic, VanillaSchematic)
 	c.Platform = cmp.Or(c.Platform, defaultPlatform)
@@ -157,6 +169,11 @@ func (o Options) withDefaults() (Options, error) {
 	table = table.Scaled(o.Speed)
 	o.Timings = &table
 	return o, o.completeClusters()
+}
+
+// needsProcesses says whether there is a deep cluster among some.
+func needsProcesses(specs []ClusterSpec) bool {
+	return slices.ContainsFunc(specs, func(c ClusterSpec) bool { return c.Deep })
 }
 
 func (o *Options) completeClusters() error {

@@ -14,15 +14,18 @@ import (
 
 	"ichor.maesh.dev/hub/test/sim/kubeapi"
 	"ichor.maesh.dev/hub/test/sim/machine"
+	"ichor.maesh.dev/hub/test/sim/secrets"
 )
 
 func machinesFile(dir string) string { return filepath.Join(dir, "machines.json") }
 
 func objectsFile(dir string) string { return filepath.Join(dir, "objects.jsonl") }
 
+func sealedFile(dir string) string { return filepath.Join(dir, "sealed.json") }
+
 // save keeps what a restart with the same directory finds again: the machines' disks and the Kubernetes objects.
 func (c *Cluster) save() error {
-	if c.store == nil || len(c.nodes) == 0 {
+	if len(c.nodes) == 0 || c.memory == nil && c.deep == nil {
 		return nil
 	}
 	machines := map[string]machine.Snapshot{}
@@ -39,15 +42,53 @@ func (c *Cluster) save() error {
 	}
 	var objects bytes.Buffer
 	encoder := json.NewEncoder(&objects)
-	for _, obj := range c.store.Everything() {
+	for _, obj := range c.objects() {
 		if err := encoder.Encode(obj); err != nil {
 			return fmt.Errorf("encode object: %w", err)
 		}
 	}
+	sealed, err := json.Marshal(c.sealed())
+	if err != nil {
+		return fmt.Errorf("encode the keys of the secrets: %w", err)
+	}
 	return errors.Join(
 		os.WriteFile(machinesFile(c.dir), data, 0o600),
 		os.WriteFile(objectsFile(c.dir), objects.Bytes(), 0o600),
+		os.WriteFile(sealedFile(c.dir), sealed, 0o600),
 	)
+}
+
+// objects are those that nothing else keeps: real API servers have theirs in etcd.
+func (c *Cluster) objects() []kubeapi.Object {
+	if c.memory == nil {
+		return nil
+	}
+	return c.memory.Everything()
+}
+
+// sealed says how the objects are encrypted.
+func (c *Cluster) sealed() map[string]secrets.EncryptionKey {
+	if c.memory == nil {
+		return nil
+	}
+	return c.memory.Sealed()
+}
+
+// loadSealed reads with which keys the Secrets are encrypted.
+func (c *Cluster) loadSealed() error {
+	if !exists(sealedFile(c.dir)) {
+		return nil
+	}
+	data, err := os.ReadFile(sealedFile(c.dir))
+	if err != nil {
+		return err
+	}
+	sealed := map[string]secrets.EncryptionKey{}
+	if err := json.Unmarshal(data, &sealed); err != nil {
+		return fmt.Errorf("read %s: %w", sealedFile(c.dir), err)
+	}
+	c.memory.LoadSealed(sealed)
+	return nil
 }
 
 func loadMachines(dir string) (map[string]machine.Snapshot, error) {

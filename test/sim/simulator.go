@@ -17,6 +17,7 @@ import (
 	"ichor.maesh.dev/hub/test/sim/control"
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
+	"ichor.maesh.dev/hub/test/sim/secrets"
 	"ichor.maesh.dev/hub/test/sim/talosapi"
 )
 
@@ -45,6 +46,11 @@ func Start(ctx context.Context, o Options) (*Simulator, error) {
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if needsProcesses(o.Clusters) {
+		if o.KubeAPIServer, err = findKubeAPIServer(o.KubeAPIServer); err != nil {
+			return nil, err
+		}
 	}
 	s := &Simulator{options: o, faults: &fault.Registry{}}
 	if err := s.start(ctx); err != nil {
@@ -110,6 +116,12 @@ func (s *Simulator) Add(spec ClusterSpec) (*Cluster, error) {
 	if s.find(spec.Name) != nil {
 		return nil, fmt.Errorf("cluster name %s is used twice", spec.Name)
 	}
+	if spec.Deep {
+		var err error
+		if s.options.KubeAPIServer, err = findKubeAPIServer(s.options.KubeAPIServer); err != nil {
+			return nil, err
+		}
+	}
 	i := slices.Index(s.clusters, nil)
 	if i < 0 {
 		i = len(s.clusters)
@@ -165,7 +177,10 @@ func (s *Simulator) sync(cluster string) {
 		if cluster != "" && cluster != c.spec.Name {
 			continue
 		}
-		c.etcd.Refresh() // It also lets the workload look around.
+		for _, m := range c.machines() {
+			m.Certify()
+		}
+		c.refresh()
 		c.talos.Sync()
 		c.front.sync()
 		c.front.certificatesChanged()
@@ -248,6 +263,15 @@ func (s *Simulator) Power(cluster, node string, on bool) error {
 		n.PowerOff()
 	}
 	return nil
+}
+
+// Secrets says with which key each Secret of a cluster was encrypted when it was last written, by namespace/name.
+func (s *Simulator) Secrets(cluster string) (map[string]secrets.EncryptionKey, error) {
+	c := s.Cluster(cluster)
+	if c == nil {
+		return nil, fmt.Errorf("no cluster is named %q", cluster)
+	}
+	return c.Secrets(), nil
 }
 
 // NodeStates describes every node, for the control API.

@@ -25,6 +25,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"ichor.maesh.dev/hub/test/sim"
 	"ichor.maesh.dev/hub/test/sim/fault"
@@ -412,7 +414,13 @@ func TestKubeconfigFromTalos(t *testing.T) {
 	api := talosClient(t, c.Talosconfig())
 	kubeconfig, err := api.Kubeconfig(client.WithNode(t.Context(), c.Node("cp-1").Address()))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(kubeconfig).To(Equal(c.Kubeconfig()))
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.Host).To(Equal(c.Endpoint()))
+	k, err := kubernetes.NewForConfig(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = k.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
 }
 
 func TestServiceListFollowsTheMachine(t *testing.T) {

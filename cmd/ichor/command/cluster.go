@@ -15,10 +15,14 @@ import (
 )
 
 func newClusterCommand(a *app) *cobra.Command {
-	return group("cluster", "List, import and forget clusters, stop and start them", []string{"clusters"},
+	return group("cluster", "List, import and forget clusters, stop, start and restore them, rotate their authorities and keys", []string{"clusters"},
 		newClusterListCommand(a), newClusterGetCommand(a), newClusterImportCommand(a), newClusterForgetCommand(a),
 		a.startCommand(a.shutdownOrder("shutdown NAME", "  ichor cluster shutdown prod-1 --no-snapshot --follow")),
-		a.startCommand(a.powerOnOrder("start NAME", "  ichor cluster start prod-1 --follow")))
+		a.startCommand(a.powerOnOrder("start NAME", "  ichor cluster start prod-1 --follow")),
+		a.startCommand(a.rotateKeysOrder("rotate-keys NAME", "  ichor cluster rotate-keys prod-1 --key both --follow")),
+		a.startCommand(a.rotateCAOrder("rotate-ca NAME", "  ichor cluster rotate-ca prod-1 --authority talos --follow")), newBundleExportCommand(a),
+		a.startCommand(a.restoreOrder("restore NAME", `  ichor cluster restore prod-1 --from prod-1-202611300300 --safety-snapshot --follow
+  ichor cluster restore prod-1 --from before-migration --no-safety-snapshot --confirm prod-1`)))
 }
 
 func newClusterListCommand(a *app) *cobra.Command {

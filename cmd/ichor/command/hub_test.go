@@ -143,6 +143,14 @@ func (o operations) RetryOperation(_ context.Context, r *connect.Request[pb.Retr
 	return reply[pb.RetryOperationRequest, pb.RetryOperationResponse](o.fakeHub, r)
 }
 
+func (o operations) TurnBackOperation(_ context.Context, r *connect.Request[pb.TurnBackOperationRequest]) (*connect.Response[pb.TurnBackOperationResponse], error) {
+	return reply[pb.TurnBackOperationRequest, pb.TurnBackOperationResponse](o.fakeHub, r)
+}
+
+func (o operations) ConfirmOperation(_ context.Context, r *connect.Request[pb.ConfirmOperationRequest]) (*connect.Response[pb.ConfirmOperationResponse], error) {
+	return reply[pb.ConfirmOperationRequest, pb.ConfirmOperationResponse](o.fakeHub, r)
+}
+
 func (o operations) DeleteOperation(_ context.Context, r *connect.Request[pb.DeleteOperationRequest]) (*connect.Response[pb.DeleteOperationResponse], error) {
 	return reply[pb.DeleteOperationRequest, pb.DeleteOperationResponse](o.fakeHub, r)
 }
@@ -182,6 +190,10 @@ func (c clusters) DiffConfig(_ context.Context, r *connect.Request[pb.DiffConfig
 	return reply[pb.DiffConfigRequest, pb.DiffConfigResponse](c.fakeHub, r)
 }
 
+func (c clusters) ExportCluster(_ context.Context, r *connect.Request[pb.ExportClusterRequest]) (*connect.Response[pb.ExportClusterResponse], error) {
+	return reply[pb.ExportClusterRequest, pb.ExportClusterResponse](c.fakeHub, r)
+}
+
 func (c clusters) ListMachines(_ context.Context, r *connect.Request[pb.ListMachinesRequest]) (*connect.Response[pb.ListMachinesResponse], error) {
 	return reply[pb.ListMachinesRequest, pb.ListMachinesResponse](c.fakeHub, r)
 }
@@ -192,6 +204,10 @@ func (c clusters) ImportCluster(_ context.Context, r *connect.Request[pb.ImportC
 
 func (c clusters) ForgetCluster(_ context.Context, r *connect.Request[pb.ForgetClusterRequest]) (*connect.Response[pb.ForgetClusterResponse], error) {
 	return reply[pb.ForgetClusterRequest, pb.ForgetClusterResponse](c.fakeHub, r)
+}
+
+func (c clusters) ExportBundle(_ context.Context, r *connect.Request[pb.ExportBundleRequest]) (*connect.Response[pb.ExportBundleResponse], error) {
+	return reply[pb.ExportBundleRequest, pb.ExportBundleResponse](c.fakeHub, r)
 }
 
 func (c clusters) HoldMachine(_ context.Context, r *connect.Request[pb.HoldMachineRequest]) (*connect.Response[pb.HoldMachineResponse], error) {

@@ -18,7 +18,7 @@ import (
 func newOperationCommand(a *app) *cobra.Command {
 	return group("operation", "See and steer operations", []string{"op", "operations"},
 		newOperationListCommand(a), newOperationGetCommand(a), newPlanCommand(a), newWatchCommand(a), newPauseCommand(a), newResumeCommand(a),
-		newRetryCommand(a), newOperationDeleteCommand(a))
+		newRetryCommand(a), newConfirmCommand(a), newTurnBackCommand(a), newOperationDeleteCommand(a))
 }
 
 // onOperation is a command about the operation that its argument names.
@@ -306,6 +306,29 @@ func newRetryCommand(a *app) *cobra.Command {
 		}
 		return a.did(a.operationResult(response.GetOperation(), name), "Operation %s: the failed step is retried.", a.named(name))
 	})
+}
+
+func newConfirmCommand(a *app) *cobra.Command {
+	var stage string
+	cmd := a.onOperation("confirm NAME", "End a stage that waits for people: what it waits for is done", func(ctx context.Context, name *pb.Reference) error {
+		if stage == "" {
+			found, err := call(ctx, a, a.connection.operations.GetOperation, &pb.GetOperationRequest{Ref: name})
+			if err != nil {
+				return err
+			}
+			stage = found.GetOperation().GetStage()
+		}
+		response, err := call(ctx, a, a.connection.operations.ConfirmOperation, &pb.ConfirmOperationRequest{Ref: name, Stage: stage})
+		switch {
+		case err != nil:
+			return fmt.Errorf("confirming stage %s of operation %s: %w", stage, a.named(name), err)
+		case !response.GetChanged():
+			return a.unchanged(response.GetOperation(), name, "has been told already")
+		}
+		return a.did(a.operationResult(response.GetOperation(), name), "Operation %s: stage %s is confirmed.", a.named(name), stage)
+	})
+	cmd.Flags().StringVar(&stage, "stage", "", "the stage (default: the one under way)")
+	return cmd
 }
 
 func newOperationDeleteCommand(a *app) *cobra.Command {

@@ -101,8 +101,14 @@ func purpose(plan *pb.Plan, wanted *pb.OperationOrder) string {
 	if shutdown := wanted.GetParameters().GetShutdown(); shutdown != nil {
 		return strings.ToLower(shutdown.GetAction()) + " the whole cluster"
 	}
-	if shutdown := wanted.GetParameters().GetShutdown(); shutdown != nil {
-		return strings.ToLower(shutdown.GetAction()) + " the whole cluster"
+	if rotation := wanted.GetParameters().GetKeyRotation(); rotation != nil {
+		return "rotate keys (" + strings.Join(rotation.GetKeys(), ", ") + ")"
+	}
+	if rotation := wanted.GetParameters().GetCaRotation(); rotation != nil {
+		return "replace the certificate authorities of " + strings.Join(rotation.GetAuthorities(), " and ")
+	}
+	if restore := wanted.GetParameters().GetEtcdRestore(); restore != nil {
+		return "put the whole cluster back to snapshot " + restore.GetSnapshotName()
 	}
 	if version := plan.GetTarget().GetTalosVersion(); plan.GetKind() == pb.OperationKind_OPERATION_KIND_TALOS && version != "" {
 		return "upgrade Talos to " + version

@@ -47,7 +47,7 @@ func TestCommandOfAPlan(t *testing.T) {
 		m.Status.Config = &v1alpha1.MachineConfigStatus{SpecHash: (&v1alpha1.TalosCluster{}).MachineConfigHash(), Effect: v1alpha1.ConfigEffectLive}
 		return m
 	}
-	server := requests.NewWorld(differing("c1-w-1", v1alpha1.WorkerRole), differing("c1-cp-1", v1alpha1.ControlPlaneRole)).Server()
+	server := requests.NewWorld(differing("c1-w-1", v1alpha1.WorkerRole), differing("c1-cp-1", v1alpha1.ControlPlaneRole), requests.StoredSnapshot(5*512+32)).Server()
 	mux := http.NewServeMux()
 	mux.Handle(ichorv1alpha1connect.NewOperationServiceHandler(server, connect.WithInterceptors(connect.UnaryInterceptorFunc(recorded.note))))
 	mux.Handle(ichorv1alpha1connect.NewClusterServiceHandler(server))
@@ -62,8 +62,15 @@ func TestCommandOfAPlan(t *testing.T) {
 	power := func(action, snapshot string) *pb.OperationParameters {
 		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Shutdown{Shutdown: &pb.ShutdownParameters{Action: action, Snapshot: snapshot}}}
 	}
+	restored := func(snapshot, safety, integrity string) *pb.OperationParameters {
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_EtcdRestore{EtcdRestore: &pb.EtcdRestoreParameters{
+			SnapshotName: snapshot, SafetySnapshot: safety, Integrity: integrity,
+		}}}
+	}
 	for name, order := range map[string]*pb.OperationOrder{
-		"an upgrade": {Kind: pb.OperationKind_OPERATION_KIND_TALOS, Target: &pb.OperationTarget{TalosVersion: "v1.14.1"}},
+		"a restore":               {Kind: pb.OperationKind_OPERATION_KIND_ETCD_RESTORE, Parameters: restored("s1", "None", "")},
+		"a restore of a raw copy": {Kind: pb.OperationKind_OPERATION_KIND_ETCD_RESTORE, Parameters: restored("s1", "None", "RawCopy")},
+		"an upgrade":              {Kind: pb.OperationKind_OPERATION_KIND_TALOS, Target: &pb.OperationTarget{TalosVersion: "v1.14.1"}},
 		"an upgrade with all that there is": {
 			Kind: pb.OperationKind_OPERATION_KIND_TALOS, Target: &pb.OperationTarget{TalosVersion: "v1.14.1", SchematicId: strings.Repeat("a", 64)},
 			MaxUnavailable: "50%", Overrides: []*pb.GateOverride{{Gate: "WorkersAvailable", Reason: "it's a = test; of $HOME"}},

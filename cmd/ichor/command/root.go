@@ -112,7 +112,7 @@ person, 4 something differs (config diff), 5 it still went on when --timeout was
 	a.addFlags(root)
 	root.AddCommand(
 		newClusterCommand(a), newMachineCommand(a), newUpgradeCommand(a), newNodeCommand(a), newConfigCommand(a), newOperationCommand(a),
-		newSnapshotCommand(a),
+		newSnapshotCommand(a), newGitOpsCommand(a),
 		newAuditCommand(a), newWhoamiCommand(a), newVersionCommand(a),
 	)
 	if !plugin {

@@ -127,6 +127,9 @@ func newPlanCommand(a *app) *cobra.Command {
 		a.kubernetesOrder("kubernetes VERSION", "  ichor operation plan kubernetes v1.36.2 --cluster prod-1"),
 		a.configOrder("config", "  ichor operation plan config --cluster prod-1"),
 		a.shutdownOrder("shutdown NAME", "  ichor operation plan shutdown prod-1 --no-snapshot"), a.powerOnOrder("start NAME", "  ichor operation plan start prod-1"),
+		a.rotateKeysOrder("rotate-keys NAME", "  ichor operation plan rotate-keys prod-1 --key secretbox"),
+		a.rotateCAOrder("rotate-ca NAME", "  ichor operation plan rotate-ca prod-1"),
+		a.restoreOrder("restore NAME", "  ichor operation plan restore prod-1 --from prod-1-202611300300 --safety-snapshot"),
 	}, a.nodeOrders("ichor operation plan", true)...)
 	for _, o := range orders {
 		o.short = "Show what this would do: " + o.short

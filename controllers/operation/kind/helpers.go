@@ -4,9 +4,42 @@ package kind
 
 import (
 	"fmt"
+	"iter"
+	"slices"
+	"strings"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/providers/kube"
 )
+
+// Unapproved are the machines of the target that the hub may not touch, by name.
+func (s Scope) Unapproved() []string {
+	var names []string
+	for _, machine := range s.Known {
+		if machine.Spec.Approval != v1alpha1.Approved {
+			names = append(names, machine.Name)
+		}
+	}
+	return names
+}
+
+// Strangers are the Nodes that run Talos and are no machine that the hub knows, by name and in order.
+func (s Scope) Strangers(nodes iter.Seq[kube.Node]) []string {
+	var names []string
+	for node := range nodes {
+		if node.RunsTalos() && !slices.ContainsFunc(s.Known, func(m *v1alpha1.TalosMachine) bool { return isOf(node, m) }) {
+			names = append(names, node.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// isOf says whether a Node is that of a machine, by any of what they are known by.
+func isOf(node kube.Node, machine *v1alpha1.TalosMachine) bool {
+	return strings.EqualFold(node.Name, machine.Status.NodeName) || node.UUID != "" && strings.EqualFold(node.UUID, machine.Spec.UUID) ||
+		machine.Spec.Address != "" && slices.Contains(node.Addresses, machine.Spec.Address)
+}
 
 // Failed says whether the call of the unit's step ended in failure.
 func (u Unit) Failed() bool {

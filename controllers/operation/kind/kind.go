@@ -72,8 +72,14 @@ type Scope struct {
 	// Machines counts the machines of the target.
 	Machines int
 
-	// Approved are the machines of the target that the hub may touch, for stages that are about all of them.
-	Approved []*v1alpha1.TalosMachine
+	// Known are all machines of the target, and Approved those that the hub may touch, for stages that are about all of them.
+	Known, Approved []*v1alpha1.TalosMachine
+
+	// TurnBack says that somebody has asked to turn the operation back, and that its plan does so.
+	TurnBack bool
+
+	// ConfirmedStage is the stage that somebody has confirmed: what it waits for of people is done. Empty if there is none.
+	ConfirmedStage string
 
 	// Blind lets machines go although the Kubernetes API does not tell of them: somebody has overridden gate TargetReachable.
 	Blind bool
@@ -145,6 +151,10 @@ type Step struct {
 	// Harmless steps take nothing away: no gate is asked, wherever they stand.
 	Harmless bool
 
+	// Records steps write the record on the target before their call, in stages that are not disruptive as well. They do not go on
+	// without it.
+	Records bool
+
 	// Blind says that what follows the success of the call needs no look: Next and Settle get an empty observation.
 	Blind bool
 
@@ -197,6 +207,9 @@ type Action struct {
 	// ServiceStart is persisted with the claim of a step that restarts a service: when it had started before. A later start is another one.
 	ServiceStart time.Time
 
+	// GoOn says that a step which has succeeded goes on with its next call: at once, and with its deadline anew.
+	GoOn bool
+
 	// After holds back the end of a unit's stage until the unit has been in its step for so long, without a break.
 	After time.Duration
 
@@ -217,6 +230,10 @@ type Outcome struct {
 
 	// ExitCode is the installer's exit code.
 	ExitCode *int32
+
+	// Progress is how far a step has come that makes many calls, for good: it is kept in status before the next call. nil leaves what is
+	// there.
+	Progress *v1alpha1.UnitProgress
 
 	// Message is worth keeping, in success or failure.
 	Message string

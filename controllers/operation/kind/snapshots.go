@@ -5,8 +5,10 @@ package kind
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 
+	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/providers/guard"
 	"ichor.maesh.dev/hub/providers/target"
 )
@@ -17,6 +19,21 @@ type Snapshots interface {
 	// under that name already is left as it is: repeating the call is harmless. g is asked before anything is changed or stored.
 	Take(ctx context.Context, t target.Target, g guard.Func, name string) error
 }
+
+// StoredSnapshots gives back what is stored of snapshots.
+type StoredSnapshots interface {
+	// Find reads the object of a snapshot that is stored.
+	Find(ctx context.Context, t target.Target, name string) (*v1alpha1.EtcdSnapshot, error)
+
+	// Check reads what is stored to its end, and fails unless that is the whole of what was taken.
+	Check(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot) error
+
+	// Read hands the snapshot, decrypted, to take. Where what comes by is not what was stored, take reads an error and never the end.
+	Read(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, take func(io.Reader) error) error
+}
+
+// ErrUnusable means that a snapshot cannot be restored, and that trying once more does not help.
+var ErrUnusable = errors.New("the snapshot cannot be used")
 
 // SnapshotName is the name of the snapshot that an operation takes: it takes one, however often it is begun with.
 func SnapshotName(scope Scope) string {

@@ -45,6 +45,9 @@ type Traits struct {
 	// Power is what becomes of the power of the whole cluster. The engine writes it on the TalosCluster.
 	Power Power
 
+	// Confirmable are the stages that wait for people, and end when somebody says that they may.
+	Confirmable []string
+
 	// StartVerb is the subresource of talosoperations on which who starts one, or retries it, needs the verb start. The service asks for
 	// it before it writes anything, and the admission policy holds everybody else to it.
 	StartVerb string
@@ -90,8 +93,18 @@ type Facts struct {
 	// its hands has to stay what it was.
 	Units []v1alpha1.UnitStatus
 
+	// Whole are the stages without machines that the operation has begun with, and CompletedStages those that are over on all their units.
+	Whole           []v1alpha1.UnitStatus
+	CompletedStages []string
+
+	// TurnBack says that somebody has asked to turn the operation back.
+	TurnBack bool
+
 	// CAPICluster is the Cluster of the same name, nil if there is none.
 	CAPICluster *clusterv1.Cluster
+
+	// Snapshot is the EtcdSnapshot that spec.etcdRestore names, nil if it names none, or none that is there.
+	Snapshot *v1alpha1.EtcdSnapshot
 }
 
 // Approved are the machines of the facts that the hub may touch.
@@ -127,14 +140,27 @@ const (
 
 	// EffectReset wipes machines.
 	EffectReset Effect = "Reset"
+
+	// EffectKeyRotation replaces keys: components restart, and tokens of old are void in the end.
+	EffectKeyRotation Effect = "KeyRotation"
+	// EffectCARotation replaces certificate authorities: credentials that people keep are of no use any more.
+	EffectCARotation Effect = "CARotation"
+	// EffectRestore puts the whole cluster back to what it was at an earlier time.
+	EffectRestore Effect = "Restore"
 )
 
 // Plan is what an operation would do.
 type Plan struct {
-	Target   v1alpha1.OperationTarget
-	Effect   Effect
-	Stages   []Stage
-	Held     []string
+	Target v1alpha1.OperationTarget
+	Effect Effect
+	Stages []Stage
+	Held   []string
+
+	// TurnsBack says that the stages which are left make of the target what it was before; NoWayBack why that is not possible, where somebody
+	// has asked for it.
+	TurnsBack bool
+	NoWayBack string
+
 	Warnings []Warning
 
 	// Overridden are refusals that spec.overrides bypasses.
@@ -217,13 +243,31 @@ type Stage struct {
 	// number of control planes does not hold them, either.
 	KeepsEtcd bool
 
+	// Kept stages leave something on machines that a deletion could not take back: from their beginning on an operation is deleted after it is
+	// over, or by force.
+	Kept bool
+
 	// Unsafe stages must not be left half-way by anybody: from their beginning until the next stage that is safe, the target is this
 	// operation's alone, whatever becomes of its lock.
 	Unsafe bool
+
+	// MayLose stages go on without a machine that they have in hand once its TalosMachine is deleted: somebody has said that it is lost.
+	// Other stages fail, for what is under way there may still end.
+	MayLose bool
+
+	// Rewound stages find a target that is, or may be, what it was at an earlier time: what the hub's record there says counts for nothing
+	// until it is written anew.
+	Rewound bool
 }
 
 // Asks says whether a disruptive stage asks a gate.
 func (s Stage) Asks(gate string) bool { return s.Gates == nil || slices.Contains(s.Gates, gate) }
+
+// TurnsBack is a Planner of a kind whose operations may be turned back.
+type TurnsBack interface {
+	// NoWayBack says why an operation cannot be turned back any more; nothing means that it can.
+	NoWayBack(op *v1alpha1.TalosOperation) string
+}
 
 // Batch says how many units of a stage go at once.
 type Batch struct {

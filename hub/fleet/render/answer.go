@@ -95,6 +95,11 @@ var helpers = map[string]helper{
 	v1alpha1.VersionSkewGate:          {"whoever upgrades the API server that is behind", nil},
 	v1alpha1.MachineConfigPendingGate: {"whoever staged or tries the config: a reboot, or the end of the try", nil},
 	v1alpha1.MachinesPoweredOnGate:    {"whoever powers the machines on", nil},
+	v1alpha1.RotationPassGate:         {"whoever brings the machine back, approves it or removes it", nil},
+	v1alpha1.MachineHeldGate:          {"whoever takes the hold back", nil},
+	v1alpha1.CredentialsConfirmedGate: {"whoever has seen to it that people have the new credentials", func(op *v1alpha1.TalosOperation) string {
+		return of(op, "confirm")
+	}},
 	v1alpha1.ClusterPausedReason: {"whoever paused the Cluster", func(op *v1alpha1.TalosOperation) string {
 		return fmt.Sprintf(`kubectl patch cluster %s -n %s --type merge -p '{"spec":{"paused":false}}'`, op.Spec.ClusterName, op.Namespace)
 	}},

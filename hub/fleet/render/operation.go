@@ -8,6 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	rotationplan "ichor.maesh.dev/hub/controllers/operation/kind/carotation/plan"
+	keyplan "ichor.maesh.dev/hub/controllers/operation/kind/keyrotation/plan"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
 
@@ -21,6 +24,7 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 		Phase:           Phase(op.Status.Phase),
 		Stage:           op.Status.Stage,
 		CompletedStages: op.Status.CompletedStages,
+		ComingStages:    op.Status.ComingStages,
 		Target:          targetOf(op),
 		Machines:        units(op.Status.Machines),
 		Units:           units(op.Status.Units),
@@ -33,6 +37,7 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 		LockHeld:        meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.LockHeldCondition),
 		Overrides:       overrides(op.Spec.Overrides),
 		Parameters:      parameters(op.Spec),
+		Awaits:          awaits(op),
 		CreatedBy:       op.Annotations[v1alpha1.CreatedByAnnotation],
 		CreateTime:      Time(op.CreationTimestamp),
 		StartTime:       Time(op.Status.StartTime),
@@ -40,6 +45,12 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 		LastRetryTime:   Time(op.Status.LastRetry),
 		Labels:          op.Labels,
 		RetryRequested:  op.Annotations[v1alpha1.RetryAnnotation] == v1alpha1.RetryRequested,
+
+		TurnBackRequested: op.Annotations[v1alpha1.TurnBackAnnotation] == v1alpha1.TurnBackRequested,
+	}
+	if planner, ok := turnsBack[op.Spec.Kind]; ok && !op.Completed() {
+		rendered.NoWayBack = planner.NoWayBack(op)
+		rendered.CanTurnBack = rendered.NoWayBack == "" && !rendered.TurnBackRequested
 	}
 	if op.Spec.MaxUnavailable != nil {
 		rendered.MaxUnavailable = op.Spec.MaxUnavailable.String()
@@ -48,6 +59,9 @@ func Operation(op *v1alpha1.TalosOperation, machines ...*v1alpha1.TalosMachine) 
 	rendered.Attention = operationAttention(rendered)
 	return rendered
 }
+
+// turnsBack are the planners of the kinds whose operations can be turned back.
+var turnsBack = map[v1alpha1.OperationKind]plan.TurnsBack{v1alpha1.CARotationKind: rotationplan.Planner{}, v1alpha1.KeyRotationKind: keyplan.Planner{}}
 
 // targetOf is what an operation brings its cluster to; before it began, what it expects.
 func targetOf(op *v1alpha1.TalosOperation) *pb.OperationTarget {
@@ -74,6 +88,9 @@ func unit(of *v1alpha1.UnitStatus) *pb.OperationUnit {
 		StepStartTime: Time(of.StepStartTime), Message: of.Message, Failed: !of.FailureTime.IsZero(),
 		Steps: make([]*pb.OperationStep, 0, len(of.Steps)),
 	}
+	if of.Progress != nil {
+		rendered.Done, rendered.GoesOn = of.Progress.Done, of.Progress.Cursor != ""
+	}
 	if of.Phase == v1alpha1.UnitCompleted {
 		rendered.Phase = pb.UnitPhase_UNIT_PHASE_COMPLETED
 	}
@@ -94,6 +111,19 @@ func overrides(of []v1alpha1.GateOverride) []*pb.GateOverride {
 	return rendered
 }
 
+// awaiting are the steps that end when somebody says so.
+var awaiting = []v1alpha1.OperationStep{v1alpha1.RefreshingStep, v1alpha1.AwaitingCredentialsStep}
+
+// awaits is the stage under way that waits for somebody's word, and has not got it yet.
+func awaits(op *v1alpha1.TalosOperation) string {
+	stage := op.Status.Stage
+	waits := slices.ContainsFunc(op.Status.Units, func(u v1alpha1.UnitStatus) bool { return u.Name == stage && slices.Contains(awaiting, u.Step) })
+	if !waits || op.Annotations[v1alpha1.ConfirmStageAnnotation] == stage {
+		return ""
+	}
+	return stage
+}
+
 func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
 	if spec.Config != nil {
 		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Config{Config: &pb.ConfigParameters{Machines: spec.Config.Machines}}}
@@ -101,6 +131,25 @@ func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
 	if shutdown := spec.Shutdown; shutdown != nil {
 		return &pb.OperationParameters{Parameters: &pb.OperationParameters_Shutdown{Shutdown: &pb.ShutdownParameters{
 			Action: string(shutdown.Action), Snapshot: string(shutdown.Snapshot),
+		}}}
+	}
+	if rotation := spec.KeyRotation; rotation != nil {
+		keys := make([]string, len(rotation.Keys))
+		for i, key := range rotation.Keys {
+			keys[i] = string(key)
+		}
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_KeyRotation{KeyRotation: &pb.KeyRotationParameters{Keys: keys}}}
+	}
+	if rotation := spec.CARotation; rotation != nil {
+		rendered := &pb.CARotationParameters{}
+		for _, authority := range rotation.Authorities {
+			rendered.Authorities = append(rendered.Authorities, string(authority))
+		}
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_CaRotation{CaRotation: rendered}}
+	}
+	if restore := spec.EtcdRestore; restore != nil {
+		return &pb.OperationParameters{Parameters: &pb.OperationParameters_EtcdRestore{EtcdRestore: &pb.EtcdRestoreParameters{
+			SnapshotName: restore.SnapshotName, SafetySnapshot: string(restore.SafetySnapshot), Integrity: string(restore.Integrity),
 		}}}
 	}
 	if spec.Node == nil {
@@ -145,7 +194,7 @@ func planned(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (pl
 		return 1
 	case op.Spec.Config != nil && len(op.Spec.Config.Machines) > 0:
 		return int32(len(op.Spec.Config.Machines))
-	case op.Spec.Node != nil: // Every member of etcd.
+	case op.Spec.Node != nil, op.Spec.KeyRotation != nil: // Every member of etcd.
 		for _, machine := range machines {
 			planned += count(machine.Spec.Approval == v1alpha1.Approved && machine.Spec.Role == v1alpha1.ControlPlaneRole)
 		}
@@ -156,7 +205,7 @@ func planned(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (pl
 		return 0
 	}
 	for _, machine := range machines {
-		planned += count(machine.Spec.Approval == v1alpha1.Approved && (!machine.Held() || op.Spec.Shutdown != nil))
+		planned += count(machine.Spec.Approval == v1alpha1.Approved && (!machine.Held() || op.Spec.Shutdown != nil || op.Spec.EtcdRestore != nil))
 	}
 	return planned
 }
@@ -181,6 +230,10 @@ var urgency = map[string]pb.Attention{
 	v1alpha1.MachineKnownGate:      pb.Attention_ATTENTION_PERSON,
 	v1alpha1.TargetOwnedGate:       pb.Attention_ATTENTION_PERSON,
 	v1alpha1.MachinesPoweredOnGate: pb.Attention_ATTENTION_PERSON,
+
+	v1alpha1.CredentialsConfirmedGate: pb.Attention_ATTENTION_PERSON,
+	v1alpha1.MachineHeldGate:          pb.Attention_ATTENTION_PERSON,
+	v1alpha1.RotationPassGate:         pb.Attention_ATTENTION_PERSON,
 }
 
 // operationAttention says whether an operation needs a person. One that is about to retry has had its person.

@@ -114,6 +114,9 @@ func TestProgress(t *testing.T) {
 		"a stop takes held ones as well": {func(op *v1alpha1.TalosOperation) {
 			op.Spec.Shutdown = &v1alpha1.ShutdownParameters{Action: "Stop", Snapshot: "None"}
 		}, 3, 0},
+		"a restore takes held ones as well": {func(op *v1alpha1.TalosOperation) {
+			op.Spec.EtcdRestore = &v1alpha1.EtcdRestoreParameters{SnapshotName: "s", SafetySnapshot: "None"}
+		}, 3, 0},
 		"a start takes none": {func(op *v1alpha1.TalosOperation) { op.Spec.Shutdown = &v1alpha1.ShutdownParameters{Action: "Start"} }, 0, 0},
 		"without machines":   {func(op *v1alpha1.TalosOperation) { op.Spec.Kind = v1alpha1.CNIKind }, 0, 0},
 	} {

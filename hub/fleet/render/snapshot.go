@@ -12,6 +12,8 @@ var snapshotReasons = map[v1alpha1.SnapshotReason]pb.SnapshotReason{
 	v1alpha1.SnapshotScheduled: pb.SnapshotReason_SNAPSHOT_REASON_SCHEDULED,
 	v1alpha1.SnapshotUpgrade:   pb.SnapshotReason_SNAPSHOT_REASON_UPGRADE,
 	v1alpha1.SnapshotShutdown:  pb.SnapshotReason_SNAPSHOT_REASON_SHUTDOWN,
+	v1alpha1.SnapshotRotation:  pb.SnapshotReason_SNAPSHOT_REASON_ROTATION,
+	v1alpha1.SnapshotRestore:   pb.SnapshotReason_SNAPSHOT_REASON_RESTORE,
 }
 
 // Snapshot renders a snapshot.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -40,6 +41,12 @@ type Kube struct {
 	changes    []kube.ManifestChange
 	record     kube.Record
 	silent     bool
+	servers    map[string][]string
+	legacy     []kube.LegacyToken
+	stored     map[string][]string
+	written    map[string]int
+	revision   int64
+	stale      []kube.Stale
 }
 
 // New returns a Kube without Nodes.
@@ -79,6 +86,10 @@ func (k *Kube) Silence(silent bool) {
 func (k *Kube) answer() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.answerLocked()
+}
+
+func (k *Kube) answerLocked() error {
 	if k.silent {
 		return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
@@ -98,6 +109,20 @@ func (k *Kube) SetRecord(record kube.Record) {
 	defer k.mu.Unlock()
 	record.Version = k.nextVersion()
 	k.record = record
+}
+
+// SetRevision says at which revision etcd is.
+func (k *Kube) SetRevision(revision int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.revision = revision
+}
+
+// Stale is what was ordered to be deleted as of the past.
+func (k *Kube) Stale() []kube.Stale {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.stale)
 }
 
 // nextVersion is another resourceVersion than the record has.
@@ -191,6 +216,33 @@ func (c *client) Uncordon(ctx context.Context, name, owner string) error {
 }
 
 func (c *client) Record(context.Context) (kube.Record, error) { return c.Kube.Record(), c.answer() }
+
+func (c *client) Revision(context.Context) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	revision := c.revision
+	return revision, c.answerLocked()
+}
+
+// RemoveStale deletes the Nodes that are meant.
+func (c *client) RemoveStale(ctx context.Context, stale kube.Stale) (removed kube.Removed, err error) {
+	if err := errors.Join(guard.Check(guard.With(ctx, c.guard), "RemoveStale"), c.answer()); err != nil {
+		return kube.Removed{}, err
+	}
+	err = c.Run(ctx, "RemoveStale", "", func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.stale = append(c.stale, stale)
+		for _, name := range stale.Nodes {
+			if node, ok := c.nodes[name]; ok && !node.Ready {
+				delete(c.nodes, name)
+				removed.Nodes++
+			}
+		}
+		return nil
+	})
+	return removed, err
+}
 
 func (c *client) WriteRecord(ctx context.Context, record kube.Record) error {
 	if err := guard.Check(guard.With(ctx, c.guard), "WriteRecord"); err != nil {

@@ -33,6 +33,9 @@ type Talos struct {
 	// Applied is called after a machine has taken a config in force, if it is set: what the machine runs lives here.
 	Applied func(address string, data []byte)
 
+	// Recovered is called after etcd has begun with a snapshot, if it is set: what is in the snapshot lives here.
+	Recovered func(address string, snapshot []byte)
+
 	mu        sync.Mutex
 	machines  map[string]*machine
 	manifests []map[string]any
@@ -42,6 +45,7 @@ type machine struct {
 	facts     talos.Machine
 	etcd      *talos.Etcd
 	config    talos.Config
+	files     map[string]file
 	snapshot  []byte
 	runs      talos.Kubernetes
 	installed string
@@ -54,6 +58,12 @@ type machine struct {
 	volumes   []talos.Volume
 	size      int64
 	wiped     *talos.Reset
+
+	// prepares control planes have no etcd and wait for one; staged is the snapshot that they were sent. They join none before their etcd was
+	// asked for as many times as they hesitate.
+	prepares  bool
+	hesitates int
+	staged    []byte
 }
 
 // New returns a Talos without machines.
@@ -168,6 +178,10 @@ func (c *client) Etcd(_ context.Context, address string) (talos.Etcd, error) {
 	}
 	if m.etcd == nil {
 		return talos.Etcd{}, status.Error(codes.Unimplemented, "status is only available on control plane nodes")
+	}
+	if m.prepares {
+		c.lookedFor(m)
+		return talos.Etcd{}, status.Error(codes.Unavailable, "connection error: desc = \"transport: Error while dialing: dial tcp 127.0.0.1:2379: connect: connection refused\"")
 	}
 	etcd := *m.etcd
 	etcd.Members = slices.Clone(m.etcd.Members)

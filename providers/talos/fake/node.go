@@ -42,7 +42,7 @@ func (c *client) Services(_ context.Context, address string) ([]talos.Service, e
 	if err != nil {
 		return nil, err
 	}
-	return slices.Clone(m.services), nil
+	return m.serveEtcd(slices.Clone(m.services)), nil
 }
 
 func (c *client) Volumes(_ context.Context, address string) ([]talos.Volume, error) {
@@ -60,7 +60,7 @@ func (c *client) Maintenance(_ context.Context, address string) (string, error) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m, ok := c.machines[address]
-	if !ok || m.wiped == nil || len(m.wiped.Partitions) == 0 || m.wiped.PowerOff {
+	if !ok || m.wiped == nil || len(m.wiped.Partitions) == 0 || m.wiped.PowerOff || wipesEtcd(*m.wiped) {
 		return "", status.Errorf(codes.Unavailable, "no machine in maintenance mode answers at %s", address)
 	}
 	return m.facts.UUID, nil
@@ -68,6 +68,12 @@ func (c *client) Maintenance(_ context.Context, address string) (string, error) 
 
 // Reset wipes a machine. With its system it loses what it needs to answer; without, it boots into the same one.
 func (c *client) Reset(ctx context.Context, address string, reset talos.Reset) error {
+	if wipesEtcd(reset) && !reset.PowerOff {
+		return c.reboots(ctx, "Reset", address, talos.StageResetting, func(m *machine) {
+			m.wiped = &reset
+			m.loseEtcd()
+		})
+	}
 	if len(reset.Partitions) > 0 || reset.PowerOff {
 		return c.goesDown(ctx, "Reset", address, talos.StageResetting, func(m *machine) { m.wiped = &reset })
 	}

@@ -78,7 +78,7 @@ func TestStart(t *testing.T) {
 	const forAdmins = "ichor shutdown ca-rotation key-rotation etcd-restore node-shutdown node-reset"
 	parameters := map[string]string{
 		"cni": "cni: {action: Upgrade}", "shutdown": "shutdown: {action: Stop, snapshot: None}", "ca-rotation": "caRotation: {authorities: [Talos]}",
-		"key-rotation": "keyRotation: {keys: [Secretbox]}", "etcd-restore": "etcdRestore: {snapshotName: s}",
+		"key-rotation": "keyRotation: {keys: [Secretbox]}", "etcd-restore": "etcdRestore: {snapshotName: s, safetySnapshot: None}",
 		"node-reboot": "node: {machine: m, action: Reboot}", "node-shutdown": "node: {machine: m, action: Shutdown}",
 		"node-restart-service": "node: {machine: m, action: RestartService, service: kubelet}", "node-etcd-defrag": "node: {machine: m, action: EtcdDefrag}",
 		"node-etcd-forfeit-leadership": "node: {machine: m, action: EtcdForfeitLeadership}", "node-reset": "node: {machine: m, action: Reset}",
@@ -127,6 +127,9 @@ func TestSteer(t *testing.T) {
 	annotate := func(annotation string) []string {
 		return []string{"annotate", "--overwrite", "talosoperation", "upgrade", annotation}
 	}
+	rotation := func(annotation string) []string {
+		return []string{"annotate", "--overwrite", "talosoperation", "rotation", annotation}
+	}
 	overridden := "overrides: [{gate: EtcdHealthy, reason: x}]"
 	runAll(t, []attempt{
 		{name: "retries", user: "viewer", args: retry("upgrade"), denied: `User "viewer" cannot patch resource "talosoperations"`},
@@ -134,6 +137,13 @@ func TestSteer(t *testing.T) {
 		{name: "retries a rotation", user: "operator", args: retry("rotation"),
 			denied: `annotation ichor.maesh.dev/retry: user "operator" may not retry what they may not start (spec.kind ca-rotation) in namespace "team-a": verb start on talosoperations/ca-rotation is missing`},
 		{name: "retries a rotation", user: "admin", args: retry("rotation")},
+		{name: "turns a rotation back", user: "operator", args: rotation("ichor.maesh.dev/turn-back=true"),
+			denied: `annotation ichor.maesh.dev/turn-back: user "operator" may not`},
+		{name: "turns a rotation back", user: "admin", args: rotation("ichor.maesh.dev/turn-back=true")},
+		{name: "takes the way back away", user: "operator", args: rotation("ichor.maesh.dev/turn-back-"), denied: `annotation ichor.maesh.dev/turn-back: user "operator" may not`},
+		{name: "confirms a stage", user: "operator", args: rotation("ichor.maesh.dev/confirm-stage=TalosAwaitingCredentials"),
+			denied: `annotation ichor.maesh.dev/confirm-stage: user "operator" may not`},
+		{name: "confirms a stage", user: "admin", args: rotation("ichor.maesh.dev/confirm-stage=TalosAwaitingCredentials")},
 		{name: "pauses", user: "operator", args: []string{"patch", "talosoperation", "rotation", "--type=merge", "-p", `{"spec":{"paused":true}}`}},
 		{name: "overrides", user: "operator", input: operation("over", "talos", overridden, ""),
 			denied: `spec.overrides [EtcdHealthy]: user "operator" may not bypass gates in namespace "team-a": verb override on talosoperations is missing`},

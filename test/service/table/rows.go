@@ -18,8 +18,8 @@ import (
 // Rows are all requests of the table.
 func Rows() []Row {
 	return slices.Concat(
-		orders(), plans(), configs(), creates(), keys(), rights(), nodes(), idle(), bounds(), steers(), machines(), imports(), forgets(),
-		kubernetes(), lists(), gets(), watches(),
+		orders(), keyOrders(), plans(), configs(), creates(), keys(), rights(), nodes(), idle(), bounds(), steers(), confirms(), machines(), imports(), forgets(),
+		kubernetes(), rotations(), lists(), gets(), watches(), exports(),
 	)
 }
 

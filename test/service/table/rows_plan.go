@@ -30,9 +30,9 @@ func orders() []Row {
 		return reboot("c1-w-1", func(o *pb.OperationOrder) { change(o.GetParameters().GetNode()) })
 	}
 	return []Row{
-		invalid("order/nothing", "order.kind is missing: this hub runs config, kubernetes, node, shutdown, talos", plan(nil)),
-		invalid("order/a kind that this hub does not run", `order.kind "ca-rotation": this hub runs config, kubernetes, node, shutdown, talos`,
-			plan(upgrade(func(o *pb.OperationOrder) { o.Kind = pb.OperationKind_OPERATION_KIND_CA_ROTATION }))),
+		invalid("order/nothing", "order.kind is missing: this hub runs ca-rotation, config, etcd-restore, key-rotation, kubernetes, node, shutdown, talos", plan(nil)),
+		invalid("order/a kind that this hub does not run", `order.kind "cni": this hub runs ca-rotation, config, etcd-restore, key-rotation, kubernetes, node, shutdown, talos`,
+			plan(upgrade(func(o *pb.OperationOrder) { o.Kind = pb.OperationKind_OPERATION_KIND_CNI }))),
 		invalid("order/no namespace", "order.cluster.namespace is missing: the namespace of the object",
 			plan(upgrade(func(o *pb.OperationOrder) { o.Cluster.Namespace = "" }))),
 		invalid("order/no cluster", "order.cluster.name is missing: the name of an object", plan(upgrade(func(o *pb.OperationOrder) { o.Cluster.Name = "" }))),
@@ -180,7 +180,7 @@ func plans() []Row {
 				g.Expect(planOf(answer).GetEstimatedDuration().AsDuration()).To(gomega.Equal(time.Hour/2 + 5*time.Hour))
 			},
 		},
-	}, otherPlans(), powerPlans(), planRefusals())
+	}, otherPlans(), powerPlans(), keyPlans(), restorePlans(), planRefusals())
 }
 
 // otherPlans are plans of something else than an upgrade that goes on.

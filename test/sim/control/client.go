@@ -18,6 +18,7 @@ import (
 
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
+	"ichor.maesh.dev/hub/test/sim/secrets"
 )
 
 // Client calls the API of a simulation in another process.
@@ -53,6 +54,11 @@ func (c *Client) Power(ctx context.Context, cluster, node string, on bool) error
 		state = "on"
 	}
 	return c.call(ctx, http.MethodPost, fmt.Sprintf("/nodes/%s/%s/power/%s", cluster, node, state), nil, nil)
+}
+
+// Secrets says with which key each Secret of a cluster was encrypted when it was last written, by namespace/name.
+func (c *Client) Secrets(ctx context.Context, cluster string) (keys map[string]secrets.EncryptionKey, err error) {
+	return keys, c.call(ctx, http.MethodGet, "/clusters/"+url.PathEscape(cluster)+"/secrets", nil, &keys)
 }
 
 // Faults lists the faults in force.

@@ -19,6 +19,7 @@ import (
 
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
+	"ichor.maesh.dev/hub/test/sim/secrets"
 )
 
 // Simulation is what the API controls.
@@ -35,6 +36,8 @@ type Simulation interface {
 	Power(cluster, node string, on bool) error
 	// NodeStates describes every node.
 	NodeStates() []Node
+	// Secrets says with which key each Secret of a cluster was encrypted when it was last written, by namespace/name.
+	Secrets(cluster string) (map[string]secrets.EncryptionKey, error)
 }
 
 // Node is one row of the list of nodes.
@@ -109,6 +112,7 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /nodes", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.sim.NodeStates()) })
 	mux.HandleFunc("POST /nodes/{cluster}/{node}/power/{state}", s.power)
+	mux.HandleFunc("GET /clusters/{cluster}/secrets", s.secrets)
 	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.sim.Faults()) })
 	mux.HandleFunc("POST /faults", s.inject)
 	mux.HandleFunc("DELETE /faults", func(w http.ResponseWriter, _ *http.Request) { s.clear(w, "") })
@@ -137,6 +141,15 @@ func (s *Server) power(w http.ResponseWriter, r *http.Request) {
 	if err := s.sim.Power(r.PathValue("cluster"), r.PathValue("node"), state == "on"); err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 	}
+}
+
+func (s *Server) secrets(w http.ResponseWriter, r *http.Request) {
+	keys, err := s.sim.Secrets(r.PathValue("cluster"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	reply(w, keys)
 }
 
 func (s *Server) inject(w http.ResponseWriter, r *http.Request) {

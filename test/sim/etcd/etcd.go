@@ -46,6 +46,8 @@ type Status struct {
 	MemberID, Leader uint64
 	Term, Index      uint64
 	Learner          bool
+	// Version is etcd's own, and StorageVersion that of what it has written.
+	Version, StorageVersion string
 	// Size is that of the database on disk, InUse what of it holds data.
 	Size, InUse int64
 }
@@ -63,8 +65,10 @@ type Cluster struct {
 	timings timing.Timings
 	changed func(leader string) // Called without the lock after each change.
 	faults  *fault.Registry     // Nil orders nothing.
+	data    Data                // Nil holds nothing.
 
 	mu       sync.Mutex
+	machines map[string]*machine
 	members  []*member
 	leader   uint64 // Zero while there is none.
 	term     uint64
@@ -73,11 +77,23 @@ type Cluster struct {
 	wake     chan struct{} // Closed and replaced at each change.
 }
 
+// Where a cluster begins.
+const (
+	beginningTerm  = 2
+	beginningIndex = 1000
+)
+
+// What the modelled members say that they are.
+const (
+	version        = "3.6.4"
+	storageVersion = "3.6.0"
+)
+
 // New makes an empty cluster. changed is told the leader's name after each change of membership or leadership.
 func New(name string, clk clock.WithDelayedExecution, timings timing.Timings, changed func(leader string)) *Cluster {
 	return &Cluster{
 		name: name, clock: clk, timings: timings, changed: changed,
-		term: 2, index: 1000, wake: make(chan struct{}),
+		term: beginningTerm, index: beginningIndex, wake: make(chan struct{}), machines: map[string]*machine{},
 	}
 }
 
@@ -121,10 +137,10 @@ type Alarm struct {
 }
 
 // Alarms lists the alarms. Every member knows all of them.
-func (c *Cluster) Alarms(id uint64) ([]Alarm, error) {
+func (c *Cluster) Alarms(_ context.Context, name string) ([]Alarm, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.ask(id); err != nil {
+	if _, err := c.ask(name); err != nil {
 		return nil, err
 	}
 	if !c.healthy() {
@@ -143,15 +159,25 @@ func (c *Cluster) Alarms(id uint64) ([]Alarm, error) {
 }
 
 // Add makes a member that is up. The first one becomes the leader.
-func (c *Cluster) Add(name, address string) uint64 {
+func (c *Cluster) Add(name, address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := &member{Member: Member{ID: memberID(c.name, name), Name: name, Address: address}, up: true, database: newDatabase()}
-	c.members = append(c.members, m)
+	m := &machine{address: address}
+	c.machines[name] = m
+	c.admit(name, m, false)
 	if c.leader == 0 {
-		c.leader = m.ID
+		c.leader = c.members[0].ID
 	}
-	return m.ID
+}
+
+// MemberID is the ID of a machine's member, zero while it has none.
+func (c *Cluster) MemberID(name string) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.named(name); m != nil {
+		return m.ID
+	}
+	return 0
 }
 
 func memberID(cluster, name string) uint64 {
@@ -161,24 +187,16 @@ func memberID(cluster, name string) uint64 {
 }
 
 // Down takes a member away. If it was the leader, or quorum is lost, there is no leader until an election succeeds.
-func (c *Cluster) Down(id uint64) { c.set(id, false) }
-
-// Up brings a member back.
-func (c *Cluster) Up(id uint64) { c.set(id, true) }
-
-func (c *Cluster) set(id uint64, up bool) {
+func (c *Cluster) Down(name string) {
 	c.mu.Lock()
-	if m := c.find(id); m != nil {
-		m.up = up
+	if m := c.named(name); m != nil {
+		m.up = false
 	}
-	if c.leader == id && !up || !c.quorum() {
-		c.leader = 0
+	if m := c.machines[name]; m != nil {
+		m.preparing, m.order = false, nil
 	}
-	if c.leader == 0 && c.quorum() {
-		c.elect()
-	}
+	c.settle()
 	leader := c.leaderName()
-	c.signal()
 	c.mu.Unlock()
 	c.changed(leader)
 }
@@ -257,14 +275,14 @@ func (c *Cluster) Serve(ctx context.Context) error {
 	return nil
 }
 
-// Members lists the members as the member id answers it, which needs a leader.
-func (c *Cluster) Members(id uint64) ([]Member, error) {
+// Members lists the members as one of them answers it, which needs a leader.
+func (c *Cluster) Members(_ context.Context, name string) ([]Member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.ask(id); err != nil {
+	asked, err := c.ask(name)
+	if err != nil {
 		return nil, err
 	}
-	asked := c.find(id)
 	if !c.healthy() || c.stands(fault.EtcdNoLeader, asked) {
 		return nil, ErrNoLeader
 	}
@@ -275,32 +293,32 @@ func (c *Cluster) Members(id uint64) ([]Member, error) {
 		members = append(members, told)
 	}
 	if c.stands(fault.EtcdMembersDiffer, asked) { // It has not heard of one of the others.
-		i := slices.IndexFunc(members, func(m Member) bool { return m.ID != id })
+		i := slices.IndexFunc(members, func(m Member) bool { return m.ID != asked.ID })
 		members = slices.Delete(members, max(i, 0), i+1)
 	}
 	return members, nil
 }
 
-// Status is the local view of the member id; it is answered without a quorum too.
-func (c *Cluster) Status(id uint64) (Status, error) {
+// Status is the local view of a member; it is answered without a quorum too.
+func (c *Cluster) Status(_ context.Context, name string) (Status, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.ask(id); err != nil {
+	m, err := c.ask(name)
+	if err != nil {
 		return Status{}, err
 	}
-	m := c.find(id)
-	status := Status{MemberID: id, Leader: c.leader, Term: c.term, Index: c.index, Learner: c.learner(m), Size: c.size(m), InUse: inUse}
+	status := Status{Version: version, StorageVersion: storageVersion, MemberID: m.ID, Leader: c.leader, Term: c.term, Index: c.index, Learner: c.learner(m), Size: c.size(m), InUse: inUse}
 	if c.stands(fault.EtcdNoLeader, nil) || c.stands(fault.EtcdNoLeader, m) {
 		status.Leader = 0
 	}
 	return status, nil
 }
 
-// Forfeit moves the leadership from the member id to the first other one. It returns that one's name, or nothing when
+// Forfeit moves the leadership from a member to the first other one. It returns that one's name, or nothing when
 // the member was not the leader.
-func (c *Cluster) Forfeit(id uint64) (string, error) {
+func (c *Cluster) Forfeit(_ context.Context, name string) (string, error) {
 	c.mu.Lock()
-	to, err := c.forfeit(id)
+	to, err := c.forfeit(name)
 	c.mu.Unlock()
 	if to == "" || err != nil {
 		return "", err
@@ -309,17 +327,18 @@ func (c *Cluster) Forfeit(id uint64) (string, error) {
 	return to, nil
 }
 
-func (c *Cluster) forfeit(id uint64) (string, error) {
-	if err := c.ask(id); err != nil {
+func (c *Cluster) forfeit(name string) (string, error) {
+	from, err := c.ask(name)
+	if err != nil {
 		return "", err
 	}
 	if len(c.members) < 2 {
 		return "", ErrSingleMember
 	}
-	if c.leader != id {
+	if c.leader != from.ID {
 		return "", nil
 	}
-	next := c.members[slices.IndexFunc(c.members, func(m *member) bool { return m.ID != id })]
+	next := c.members[slices.IndexFunc(c.members, func(m *member) bool { return m != from })]
 	if !next.up || c.learner(next) {
 		return "", fmt.Errorf("move leadership to %s: %w", next.Name, ErrTimeout)
 	}
@@ -349,14 +368,25 @@ func (c *Cluster) find(id uint64) *member {
 	return c.members[i]
 }
 
-func (c *Cluster) ask(id uint64) error {
-	switch m := c.find(id); {
-	case m == nil || !m.up:
-		return ErrNotRunning
-	case m.database.busy:
-		return ErrTimeout
+// named is the member of a machine, or nil.
+func (c *Cluster) named(name string) *member {
+	i := slices.IndexFunc(c.members, func(m *member) bool { return m.Name == name })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return c.members[i]
+}
+
+// ask finds the member of a machine, if it answers.
+func (c *Cluster) ask(name string) (*member, error) {
+	switch m := c.named(name); {
+	case m == nil || !m.up:
+		return nil, ErrNotRunning
+	case m.database.busy:
+		return nil, ErrTimeout
+	default:
+		return m, nil
+	}
 }
 
 // quorum counts voters only.

@@ -17,17 +17,18 @@ import (
 type cluster struct {
 	*etcd.Cluster
 	clock   *clocktesting.FakeClock
-	ids     []uint64
+	names   []string
 	leaders []string // As the callback was told.
 }
 
 func newCluster(n int) *cluster {
 	c := &cluster{clock: clocktesting.NewFakeClock(time.Unix(1700000000, 0))}
-	timings := timing.Timings{Election: time.Second}
+	timings := timing.Timings{Election: time.Second, EtcdJoin: time.Second}
 	c.Cluster = etcd.New("c", c.clock, timings, func(leader string) { c.leaders = append(c.leaders, leader) })
 	for i := range n {
 		name := string(rune('a' + i))
-		c.ids = append(c.ids, c.Add(name, "127.0.0."+name))
+		c.Add(name, "127.0.0."+name)
+		c.names = append(c.names, name)
 	}
 	return c
 }
@@ -35,23 +36,23 @@ func newCluster(n int) *cluster {
 func TestALeaderThatLeavesCausesAnElection(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(3)
-	before, err := c.Status(c.ids[1])
+	before, err := c.Status(t.Context(), "b")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(before.Leader).To(Equal(c.ids[0]))
+	g.Expect(before.Leader).To(Equal(c.MemberID("a")))
 
-	c.Down(c.ids[0])
-	_, err = c.Members(c.ids[1])
+	c.Down("a")
+	_, err = c.Members(t.Context(), "b")
 	g.Expect(err).To(MatchError(etcd.ErrNoLeader))
-	_, err = c.Status(c.ids[0])
+	_, err = c.Status(t.Context(), "a")
 	g.Expect(err).To(MatchError(etcd.ErrNotRunning))
 	c.clock.Step(time.Second)
 
 	g.Expect(c.Leader()).To(Equal("b"))
-	g.Expect(c.Members(c.ids[1])).To(HaveLen(3), "a member that is down is a member")
-	after, err := c.Status(c.ids[1])
+	g.Expect(c.Members(t.Context(), "b")).To(HaveLen(3), "a member that is down is a member")
+	after, err := c.Status(t.Context(), "b")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(after.Term).To(BeNumerically(">", before.Term))
-	c.Up(c.ids[0])
+	g.Expect(c.Join(t.Context(), "a")).To(Succeed())
 	g.Expect(c.Leader()).To(Equal("b"), "coming back takes nothing from the leader")
 	g.Expect(c.leaders).To(Equal([]string{"", "b", "b"}))
 }
@@ -66,12 +67,12 @@ func TestQuorum(t *testing.T) {
 		g := NewWithT(t)
 		c := newCluster(tt.members)
 		for i := range tt.down {
-			c.Down(c.ids[i])
+			c.Down(c.names[i])
 		}
 		c.clock.Step(time.Second)
 		g.Expect(c.Healthy()).To(Equal(tt.healthy), "%d members, %d down", tt.members, tt.down)
 		for i := range tt.down {
-			c.Up(c.ids[i])
+			g.Expect(c.Join(t.Context(), c.names[i])).To(Succeed())
 		}
 		c.clock.Step(time.Second)
 		g.Expect(c.Healthy()).To(BeTrue())
@@ -80,26 +81,26 @@ func TestQuorum(t *testing.T) {
 
 func TestForfeit(t *testing.T) {
 	g := NewWithT(t)
-	_, err := newCluster(1).Forfeit(newCluster(1).ids[0])
+	_, err := newCluster(1).Forfeit(t.Context(), "a")
 	g.Expect(err).To(MatchError(etcd.ErrSingleMember))
 
 	c := newCluster(3)
-	g.Expect(c.Forfeit(c.ids[1])).To(BeEmpty(), "not the leader")
-	g.Expect(c.Forfeit(c.ids[0])).To(Equal("b"))
+	g.Expect(c.Forfeit(t.Context(), "b")).To(BeEmpty(), "not the leader")
+	g.Expect(c.Forfeit(t.Context(), "a")).To(Equal("b"))
 	g.Expect(c.Leader()).To(Equal("b"))
-	c.Down(c.ids[0])
-	_, err = c.Forfeit(c.ids[1])
+	c.Down("a")
+	_, err = c.Forfeit(t.Context(), "b")
 	g.Expect(err).To(MatchError(etcd.ErrTimeout), "the first other member is down, and no other is tried")
 }
 
 func TestAnElectionThatWasOvertakenIsVoid(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(3)
-	c.Down(c.ids[0])
-	c.Down(c.ids[1])
+	c.Down("a")
+	c.Down("b")
 	c.clock.Step(time.Second)
 	g.Expect(c.Leader()).To(BeEmpty(), "quorum was lost during the election")
-	c.Up(c.ids[0])
+	g.Expect(c.Join(t.Context(), "a")).To(Succeed())
 	c.clock.Step(time.Second)
 	g.Expect(c.Leader()).To(Equal("a"))
 }

@@ -72,17 +72,17 @@ func (c *Cluster) size(m *member) int64 {
 func (c *Cluster) pauses() bool { return len(c.members) == 1 && c.members[0].database.busy }
 
 // Defragment gives back what a member's database does not use. The member answers nothing meanwhile.
-func (c *Cluster) Defragment(ctx context.Context, id uint64) error {
+func (c *Cluster) Defragment(ctx context.Context, name string) error {
 	c.mu.Lock()
-	if err := c.ask(id); err != nil {
+	m, err := c.ask(name)
+	if err != nil {
 		c.mu.Unlock()
 		return err
 	}
-	m := c.find(id)
 	m.database.busy = true
 	c.signal()
 	c.mu.Unlock()
-	err := timing.Sleep(ctx, c.clock, c.timings.Defrag)
+	err = timing.Sleep(ctx, c.clock, c.timings.Defrag)
 	c.mu.Lock()
 	m.database.busy = false
 	if err == nil {
@@ -96,8 +96,8 @@ func (c *Cluster) Defragment(ctx context.Context, id uint64) error {
 }
 
 // Disarm takes every alarm back, and returns them.
-func (c *Cluster) Disarm(id uint64) ([]Alarm, error) {
-	alarms, err := c.Alarms(id)
+func (c *Cluster) Disarm(ctx context.Context, name string) ([]Alarm, error) {
+	alarms, err := c.Alarms(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +109,8 @@ func (c *Cluster) Disarm(id uint64) ([]Alarm, error) {
 	return alarms, nil
 }
 
-// Remove takes a member out of the cluster for good. by is the member that is asked, which may be the same.
-func (c *Cluster) Remove(by, id uint64) error {
+// Remove takes a member out of the cluster for good. by is the machine whose member is asked, which may be the same.
+func (c *Cluster) Remove(_ context.Context, by string, id uint64) error {
 	c.mu.Lock()
 	err := c.remove(by, id)
 	leader := c.leaderName()
@@ -121,8 +121,8 @@ func (c *Cluster) Remove(by, id uint64) error {
 	return err
 }
 
-func (c *Cluster) remove(by, id uint64) error {
-	if err := c.ask(by); err != nil {
+func (c *Cluster) remove(by string, id uint64) error {
+	if _, err := c.ask(by); err != nil {
 		return err
 	}
 	i := slices.IndexFunc(c.members, func(m *member) bool { return m.ID == id })
@@ -133,6 +133,9 @@ func (c *Cluster) remove(by, id uint64) error {
 		return fmt.Errorf("%016x: %w", id, ErrNoSuchMember)
 	case len(c.members) == 1 || !c.quorumWithout(id):
 		return ErrUnhealthy
+	}
+	if m := c.machines[c.members[i].Name]; m != nil && c.members[i].Name == by {
+		m.data = false // One that leaves deletes its data.
 	}
 	c.members = slices.Delete(c.members, i, i+1)
 	if c.leader == id {

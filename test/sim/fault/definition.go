@@ -44,6 +44,8 @@ const (
 	EtcdMembersDiffer = "etcd-members-differ"
 	// EtcdNoLeader makes etcd members lose their leader.
 	EtcdNoLeader = "etcd-no-leader"
+	// BootstrapLost makes a control plane forget that it was told to begin an etcd.
+	BootstrapLost = "bootstrap-lost"
 	// EtcdSnapshot spoils a snapshot of etcd on its way.
 	EtcdSnapshot = "etcd-snapshot"
 	// Unreachable disturbs the network on the way to a machine's APIs while the machine itself goes on running.
@@ -76,6 +78,10 @@ const (
 	ServerCertificate = "server-certificate"
 	// ClientCertificate makes servers refuse the certificates of their clients.
 	ClientCertificate = "client-certificate"
+	// SecretsStale keeps certificates and keys from following the machine config.
+	SecretsStale = "secrets-stale"
+	// SecretsLate restarts static pods for new secrets before their files are written.
+	SecretsLate = "secrets-late"
 )
 
 // Parameters of faults.
@@ -117,6 +123,8 @@ const (
 	ParamObjects = "objects"
 	// ParamSerial is the serial number of the one certificate that ClientCertificate refuses.
 	ParamSerial = "serial"
+	// ParamPath is a pattern of the files that SecretsStale is about.
+	ParamPath = "path"
 )
 
 // Endpoint stands for a cluster's load balancer where a fault names a node.
@@ -248,6 +256,10 @@ var Definitions = []Definition{
 		},
 	},
 	{
+		Name:    BootstrapLost,
+		Summary: "a control plane accepts to begin an etcd with a snapshot, and forgets it",
+	},
+	{
 		Name:     Unreachable,
 		Summary:  "the machine runs, but its APIs cannot be reached, or only just; node endpoint is the load balancer",
 		Standing: true,
@@ -366,6 +378,20 @@ var Definitions = []Definition{
 			which, problem,
 			{Name: ParamSerial, Summary: "only the certificate of this serial number in hexadecimal, whatever its problem; empty is all"},
 		},
+	},
+	{
+		Name:     SecretsStale,
+		Summary:  "certificates and keys on the machine stay as they are when its machine config changes",
+		Standing: true,
+		Params: []Param{
+			{Name: ParamAPI, Default: "both", Values: []string{"talos", "kube", "both"}, Summary: "whether those of the Talos API, or the files of Kubernetes"},
+			{Name: ParamPath, Default: "*", Summary: "only these files, such as */kube-apiserver/apiserver.*; * stands for anything"},
+		},
+	},
+	{
+		Name:    SecretsLate,
+		Summary: "static pods are restarted for new secrets before their files are written, and work with the old ones",
+		Params:  []Param{{Name: ParamDelay, Default: "1s", Summary: "how much later the files are written"}},
 	},
 }
 

@@ -5,7 +5,6 @@ package kubeapi
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -29,10 +28,10 @@ type Options struct {
 	Cluster string
 	// Version is the Kubernetes version, "v1.35.2", of the server at an address, or of a load balancer's backend.
 	Version func(local net.Addr, backend string) string
-	// Certificate is the servers' certificate, and Spoiled makes one that has a problem; Clients is the CA of their clients.
-	Certificate tls.Certificate
-	Spoiled     func(problem string) (tls.Certificate, error)
-	Clients     *x509.CertPool
+	// Server is the one at an address, or a load balancer's backend.
+	Server func(local net.Addr, backend string) (*Server, error)
+	// Spoiled makes a certificate that has a problem, and is otherwise like the server's.
+	Spoiled func(server *Server, problem string) (tls.Certificate, error)
 	// Faults are asked for what goes wrong, and Site says at which node or load balancer an address is.
 	Faults *fault.Registry
 	Site   func(local net.Addr) fault.Site
@@ -48,7 +47,7 @@ type Options struct {
 	Changed func()
 }
 
-// API is the API server of one cluster; all its control planes serve it.
+// API are the API servers of one cluster. What one control plane serves differs from the others' in certificates and keys alone.
 type API struct {
 	Options
 	store  *Store
@@ -59,22 +58,21 @@ type API struct {
 func New(store *Store, o Options) *API {
 	a := &API{Options: o, store: store}
 	certificates := &tlsfault.Server{
-		Config: &tls.Config{
-			MinVersion:   tls.VersionTLS12,
-			Certificates: []tls.Certificate{o.Certificate},
-			ClientCAs:    o.Clients,
-			ClientAuth:   tls.RequestClientCert, // Whoever shows none, or one of another CA, hears of it in HTTP.
-			NextProtos:   []string{"h2", "http/1.1"},
+		Config: a.tlsConfig, Faults: o.Faults, API: "kube",
+		Spoiled: func(hello *tls.ClientHelloInfo, problem string) (tls.Certificate, error) {
+			server, err := a.Server(hello.Conn.LocalAddr(), link.Backend(hello.Conn))
+			if err != nil {
+				return tls.Certificate{}, err
+			}
+			return o.Spoiled(server, problem)
 		},
-		Faults: o.Faults, API: "kube", Spoiled: o.Spoiled,
 		Site: func(hello *tls.ClientHelloInfo) fault.Site { return o.Site(hello.Conn.LocalAddr()) },
 	}
 	a.server = &http.Server{
 		Handler:           a,
 		ReadHeaderTimeout: 30 * time.Second,
 		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{o.Certificate},
-			GetConfigForClient: certificates.ConfigForClient, NextProtos: []string{"h2", "http/1.1"},
+			MinVersion: tls.VersionTLS12, GetConfigForClient: certificates.ConfigForClient, NextProtos: []string{"h2", "http/1.1"},
 		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, backendKey{}, link.Backend(c))
@@ -92,14 +90,20 @@ func (a *API) Close() error { return a.server.Close() }
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if a.serveStatic(w, r) {
-		return
-	}
-	if !a.authenticated(r) {
+	r, known := a.authenticated(r)
+	if presented := r.TLS != nil && len(r.TLS.PeerCertificates) > 0; !known && presented {
+		// Who presents a certificate is not anonymous: one that does not verify is refused everywhere.
 		writeError(w, r, apierrors.NewUnauthorized("Unauthorized"))
 		return
 	}
-	if a.serveMetrics(w, r) || a.serveDeprecated(w, r) || a.serveDiscovery(w, r) {
+	if a.serveStatic(w, r) {
+		return
+	}
+	if !known {
+		writeError(w, r, apierrors.NewUnauthorized("Unauthorized"))
+		return
+	}
+	if a.serveMetrics(w, r) || a.serveDeprecated(w, r) || a.serveDiscovery(w, r) || a.serveKeys(w, r) || a.serveTokenReview(w, r) {
 		return
 	}
 	req, err := parse(r)
@@ -112,17 +116,6 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.serveResource(w, req)
-}
-
-// authenticated says whether the client showed a certificate of the cluster's CA, and none that was ordered to be refused.
-func (a *API) authenticated(r *http.Request) bool {
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return false
-	}
-	certificate := r.TLS.PeerCertificates[0]
-	_, err := certificate.Verify(x509.VerifyOptions{Roots: a.Clients, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return err == nil && !tlsfault.Distrusted(a.Faults, a.Site(local), "kube", certificate)
 }
 
 // refused asks whether the request was ordered to fail.
@@ -141,7 +134,7 @@ func (a *API) refused(r *request) error {
 		return apierrors.NewUnauthorized("Unauthorized")
 	case "403":
 		return apierrors.NewForbidden(named, r.name, fmt.Errorf("User %q cannot %s resource %q in API group %q in the namespace %q", //nolint:staticcheck // The real server's words.
-			r.TLS.PeerCertificates[0].Subject.CommonName, verbs[r.Method], resource, r.resource.Group, r.namespace))
+			userOf(r.Request).Username, verbs[r.Method], resource, r.resource.Group, r.namespace))
 	case "503":
 		return apierrors.NewServiceUnavailable("apiserver is shutting down")
 	}
@@ -170,16 +163,6 @@ func (a *API) serveStatic(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	return true
-}
-
-// backendKey is under what the context of a connection has its backend.
-type backendKey struct{}
-
-// version is that of the server which got the request.
-func (a *API) version(r *http.Request) string {
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	backend, _ := r.Context().Value(backendKey{}).(string)
-	return a.Version(local, backend)
 }
 
 // serveResource serves one request for a resource. Requests wait for the store as they would for etcd.
@@ -237,6 +220,9 @@ func (a *API) serveRead(w http.ResponseWriter, r *request) {
 
 func (a *API) get(w http.ResponseWriter, r *request) {
 	obj, err := a.store.Get(r.resource, r.namespace, r.name)
+	if err == nil {
+		err = a.readable(r, obj)
+	}
 	if err != nil {
 		writeError(w, r.Request, err)
 		return
@@ -246,6 +232,10 @@ func (a *API) get(w http.ResponseWriter, r *request) {
 
 func (a *API) list(w http.ResponseWriter, r *request) {
 	objects, version := a.store.List(r.resource, r.namespace)
+	if err := a.readable(r, objects...); err != nil {
+		writeError(w, r.Request, err)
+		return
+	}
 	kept := objects[:0]
 	for _, obj := range objects {
 		if r.matches(obj) {

@@ -53,8 +53,8 @@ func (f *fieldManagers) of(r *Resource) (*managedfields.FieldManager, error) {
 	return m, nil
 }
 
-// Apply is server-side apply of an object by its content. It says whether the object was created.
-func (s *Store) Apply(r *Resource, content map[string]any, manager string, force, dryRun bool) (obj Object, created bool, err error) {
+// Apply is that of the store.
+func (w Writer) Apply(r *Resource, content map[string]any, manager string, force, dryRun bool) (obj Object, created bool, err error) {
 	fields, err := managers.of(r)
 	if err != nil {
 		return nil, false, err
@@ -67,7 +67,7 @@ func (s *Store) Apply(r *Resource, content map[string]any, manager string, force
 		}
 		return merged.(Object), nil //nolint:forcetypeassert // What was merged is of the same type.
 	}
-	obj, err = s.Update(r, applied.GetNamespace(), applied.GetName(), dryRun, merge)
+	obj, err = w.Update(r, applied.GetNamespace(), applied.GetName(), dryRun, merge)
 	if !apierrors.IsNotFound(err) {
 		return obj, false, err
 	}
@@ -76,7 +76,7 @@ func (s *Store) Apply(r *Resource, content map[string]any, manager string, force
 	if obj, err = merge(empty); err != nil {
 		return nil, false, err
 	}
-	obj, err = s.Create(r, obj, dryRun)
+	obj, err = w.Create(r, obj, dryRun)
 	return obj, true, err
 }
 
@@ -113,7 +113,7 @@ func (a *API) apply(r *request, body []byte) (int, any, error) {
 		}
 	}
 	force, _ := strconv.ParseBool(r.query.Get("force"))
-	obj, created, err := a.store.Apply(r.resource, content, r.query.Get("fieldManager"), force, r.dryRun)
+	obj, created, err := a.store.as(a.keysFor(r)).Apply(r.resource, content, r.query.Get("fieldManager"), force, r.dryRun)
 	switch {
 	case err != nil:
 		return 0, nil, err

@@ -60,6 +60,7 @@ func coreVersions() *metav1.APIVersions {
 
 func groupList() *metav1.APIGroupList {
 	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	list.Groups = append(list.Groups, group(&Resource{Group: authenticationGroup.Group, Version: authenticationGroup.Version}))
 	for _, r := range resources {
 		known := slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return g.Name == r.Group })
 		if r.Group != "" && !known {
@@ -76,6 +77,9 @@ func group(r *Resource) metav1.APIGroup {
 
 func writeGroup(w http.ResponseWriter, r *http.Request, name string) {
 	found := find(func(r *Resource) bool { return r.Group == name })
+	if name == authenticationGroup.Group {
+		found = &Resource{Group: name, Version: authenticationGroup.Version}
+	}
 	if found == nil || name == "" {
 		writeError(w, r, apierrors.NewNotFound(groupResourceNone, r.URL.Path))
 		return
@@ -95,6 +99,9 @@ func writeResources(w http.ResponseWriter, r *http.Request, group, version strin
 			list.APIResources = append(list.APIResources, describe(res)...)
 		}
 	}
+	if list.GroupVersion == authenticationGroup.String() {
+		list.APIResources = append(list.APIResources, reviews)
+	}
 	if list.APIResources == nil {
 		writeError(w, r, apierrors.NewNotFound(groupResourceNone, r.URL.Path))
 		return
@@ -111,6 +118,9 @@ func describe(r *Resource) []metav1.APIResource {
 		list = append(list, metav1.APIResource{
 			Name: r.Plural + "/status", Kind: r.Kind, Namespaced: r.Namespaced, Verbs: metav1.Verbs{"get", "patch", "update"},
 		})
+	}
+	if r == ServiceAccounts {
+		list = append(list, tokensOf)
 	}
 	if r == Pods {
 		list = append(list, metav1.APIResource{

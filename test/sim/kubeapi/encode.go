@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// format is how a client wants its answer.
+// format is how a client wants its answer: as objects, as a table, or with no more of objects than their metadata.
 type format struct {
-	info  runtime.SerializerInfo
-	table bool
+	info            runtime.SerializerInfo
+	table, metadata bool
 }
 
 // negotiate picks the first format in the Accept header that the API can serve; without one it is JSON.
@@ -44,6 +44,8 @@ func negotiate(accept string) (format, bool) {
 			return format{info: info}, true
 		case as == "Table" && params["v"] == "v1" && mediaType == runtime.ContentTypeJSON:
 			return format{info: info, table: true}, true
+		case strings.HasPrefix(as, "PartialObjectMetadata") && params["v"] == "v1" && mediaType == runtime.ContentTypeJSON:
+			return format{info: info, metadata: true}, true
 		}
 	}
 	return format{}, false
@@ -53,7 +55,7 @@ func formatOf(r *http.Request) (format, error) {
 	f, ok := negotiate(r.Header.Get("Accept"))
 	if !ok {
 		return f, apierrors.NewGenericServerResponse(http.StatusNotAcceptable, "get", groupResourceNone, "",
-			"only JSON, YAML, protobuf and tables in JSON are served", 0, true)
+			"only JSON, YAML, protobuf, and in JSON tables and metadata are served", 0, true)
 	}
 	return f, nil
 }
@@ -70,6 +72,10 @@ func writeObject(w http.ResponseWriter, r *request, status int, answer any) {
 		writeJSON(w, status, r.resource.Table.of(r, []Object{obj}, obj.GetResourceVersion()))
 		return
 	}
+	if f.metadata && ok {
+		writeJSON(w, status, metadataOf(obj))
+		return
+	}
 	encode(w, f.info, status, answer.(runtime.Object)) //nolint:forcetypeassert // Answers are objects or Status.
 }
 
@@ -84,12 +90,29 @@ func writeList(w http.ResponseWriter, r *request, objects []Object, version uint
 		writeJSON(w, http.StatusOK, r.resource.Table.of(r, objects, strconv.FormatUint(version, 10)))
 		return
 	}
+	if f.metadata {
+		list := &metav1.PartialObjectMetadataList{Items: make([]metav1.PartialObjectMetadata, 0, len(objects))}
+		list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
+		list.ResourceVersion = strconv.FormatUint(version, 10)
+		for _, obj := range objects {
+			list.Items = append(list.Items, *metadataOf(obj))
+		}
+		writeJSON(w, http.StatusOK, list)
+		return
+	}
 	list, err := listOf(r.resource, objects, version)
 	if err != nil {
 		writeError(w, r.Request, err)
 		return
 	}
 	encode(w, f.info, http.StatusOK, list)
+}
+
+// metadataOf is an object without what it is about.
+func metadataOf(obj Object) *metav1.PartialObjectMetadata {
+	partial := meta.AsPartialObjectMetadata(obj)
+	partial.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
+	return partial
 }
 
 func listOf(r *Resource, objects []Object, version uint64) (runtime.Object, error) {

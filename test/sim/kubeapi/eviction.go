@@ -94,8 +94,13 @@ func budgetError(name string, status policyv1.PodDisruptionBudgetStatus) error {
 	return err
 }
 
+// Lister lists the objects of a namespace, or of all when it is empty.
+type Lister interface {
+	List(r *Resource, namespace string) ([]Object, uint64)
+}
+
 // BudgetStatus is what the controller of disruption budgets finds about one now.
-func BudgetStatus(store *Store, budget *policyv1.PodDisruptionBudget) (policyv1.PodDisruptionBudgetStatus, error) {
+func BudgetStatus(store Lister, budget *policyv1.PodDisruptionBudget) (policyv1.PodDisruptionBudgetStatus, error) {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
 		return policyv1.PodDisruptionBudgetStatus{}, fmt.Errorf("selector of budget %s: %w", budget.Name, err)

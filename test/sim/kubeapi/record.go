@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,13 +35,13 @@ func (a *API) record(r *request) *journal.Call {
 	if r.dryRun {
 		arguments["dryRun"] = "All"
 	}
-	subject := r.TLS.PeerCertificates[0].Subject
+	user := userOf(r.Request)
 	r.entry = a.Journal.Begin(journal.Entry{
 		Cluster:   a.Cluster,
 		Method:    "kube " + r.Method + " " + path,
 		Arguments: arguments,
-		Caller:    subject.CommonName,
-		Roles:     subject.Organization,
+		Caller:    user.Username,
+		Roles:     slices.DeleteFunc(slices.Clone(user.Groups), func(group string) bool { return group == authenticatedGroup }),
 	}, false)
 	return r.entry
 }

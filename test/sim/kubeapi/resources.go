@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -105,7 +106,8 @@ var (
 	}
 	Secrets = &Resource{
 		Version: "v1", Plural: "secrets", Kind: "Secret", Namespaced: true, Managed: true,
-		New: func() Object { return &corev1.Secret{} }, NewList: func() runtime.Object { return &corev1.SecretList{} },
+		Fields: secretFields,
+		New:    func() Object { return &corev1.Secret{} }, NewList: func() runtime.Object { return &corev1.SecretList{} },
 		Table: nameTable,
 	}
 	ServiceAccounts = &Resource{
@@ -134,6 +136,14 @@ var (
 		New: func() Object { return &coordinationv1.Lease{} }, NewList: func() runtime.Object { return &coordinationv1.LeaseList{} },
 		Table: leaseTable,
 	}
+	VolumeAttachments = &Resource{
+		Group: "storage.k8s.io", Version: "v1", Plural: "volumeattachments", Kind: "VolumeAttachment",
+		New: func() Object { return &storagev1.VolumeAttachment{} }, NewList: func() runtime.Object { return &storagev1.VolumeAttachmentList{} },
+		CopyStatus: func(from, to Object) {
+			to.(*storagev1.VolumeAttachment).Status = from.(*storagev1.VolumeAttachment).Status
+		},
+		Table: nameTable,
+	}
 	PodDisruptionBudgets = &Resource{
 		Group: "policy", Version: "v1", Plural: "poddisruptionbudgets", Kind: "PodDisruptionBudget",
 		ShortNames: []string{"pdb"}, Namespaced: true,
@@ -148,8 +158,11 @@ var (
 // resources is the table of all that is served.
 var resources = []*Resource{
 	Namespaces, Nodes, Pods, ConfigMaps, Secrets, ServiceAccounts, Services, Events, Deployments, ReplicaSets, DaemonSets, Leases,
-	PodDisruptionBudgets, ClusterRoles, ClusterRoleBindings,
+	PodDisruptionBudgets, ClusterRoles, ClusterRoleBindings, VolumeAttachments,
 }
+
+// Resources are all kinds that the API serves.
+func Resources() []*Resource { return slices.Clone(resources) }
 
 func findResource(group, version, plural string) *Resource {
 	return find(func(r *Resource) bool { return r.Group == group && r.Version == version && r.Plural == plural })
@@ -184,6 +197,10 @@ func nodeFields(obj Object) fields.Set {
 		return fields.Set{"spec.unschedulable": "true"}
 	}
 	return fields.Set{"spec.unschedulable": "false"}
+}
+
+func secretFields(obj Object) fields.Set {
+	return fields.Set{"type": string(obj.(*corev1.Secret).Type)} //nolint:forcetypeassert // It is called for Secrets alone.
 }
 
 func podFields(obj Object) fields.Set {

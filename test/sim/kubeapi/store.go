@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
+
+	"ichor.maesh.dev/hub/test/sim/secrets"
 )
 
 // historyKept is how many changes a watch may be behind before it gets 410 Gone.
@@ -39,6 +41,7 @@ type change struct {
 	kind     watch.EventType
 	resource *Resource
 	old, now Object // old is nil for ADDED; for DELETED now is the last state with the version of the deletion.
+	seal     *secrets.EncryptionKey
 }
 
 // Store holds the objects of one cluster.
@@ -47,14 +50,20 @@ type Store struct {
 
 	mu      sync.Mutex
 	version uint64
-	objects map[*Resource]map[string]Object // By namespace/name.
+	objects map[*Resource]map[string]Object  // By namespace/name.
+	sealed  map[string]secrets.EncryptionKey // How Secrets are encrypted, by namespace/name.
 	history []change
 	wake    chan struct{} // Closed and replaced at each write.
 }
 
+// firstVersion is the version of an empty store: an etcd that serves Kubernetes has written some of its own by then.
+const firstVersion = 1000
+
 // NewStore makes an empty store.
 func NewStore(clk clock.PassiveClock) *Store {
-	return &Store{clock: clk, version: 1, objects: map[*Resource]map[string]Object{}, wake: make(chan struct{})}
+	return &Store{
+		clock: clk, version: firstVersion, objects: map[*Resource]map[string]Object{}, sealed: map[string]secrets.EncryptionKey{}, wake: make(chan struct{}),
+	}
 }
 
 func keyOf(namespace, name string) string { return namespace + "/" + name }
@@ -89,29 +98,31 @@ func (s *Store) List(r *Resource, namespace string) ([]Object, uint64) {
 	return list, s.version
 }
 
-// Create stores a new object, which it takes over.
-func (s *Store) Create(r *Resource, obj Object, dryRun bool) (Object, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Create is that of the store.
+func (w Writer) Create(r *Resource, obj Object, dryRun bool) (Object, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(obj.GetGenerateName() + uuid.NewString()[:5])
 	}
-	if _, err := s.get(r, obj.GetNamespace(), obj.GetName()); err == nil {
+	if _, err := w.get(r, obj.GetNamespace(), obj.GetName()); err == nil {
 		return nil, apierrors.NewAlreadyExists(r.GroupResource(), obj.GetName())
 	}
 	obj.SetUID(newUID())
-	obj.SetCreationTimestamp(metav1.NewTime(s.clock.Now().Truncate(time.Second)))
+	obj.SetCreationTimestamp(metav1.NewTime(w.clock.Now().Truncate(time.Second)))
 	countGeneration(r, nil, obj)
-	return s.write(change{kind: watch.Added, resource: r, now: obj}, dryRun), nil
+	return w.write(change{kind: watch.Added, resource: r, now: obj, seal: w.seal(r)}, dryRun), nil
 }
 
-// Update changes an object: modify gets a copy to change, and may replace it. A stale resourceVersion is a conflict, and a
-// copy that comes back unchanged is not written.
-func (s *Store) Update(r *Resource, namespace, name string, dryRun bool, modify func(Object) (Object, error)) (Object, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old, err := s.get(r, namespace, name)
+// Update is that of the store.
+func (w Writer) Update(r *Resource, namespace, name string, dryRun bool, modify func(Object) (Object, error)) (Object, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old, err := w.get(r, namespace, name)
 	if err != nil {
+		return nil, err
+	}
+	if err := w.readable(r, old); err != nil {
 		return nil, err
 	}
 	now, err := modify(old.DeepCopyObject().(Object)) //nolint:forcetypeassert // A copy is of the same type.
@@ -124,10 +135,10 @@ func (s *Store) Update(r *Resource, namespace, name string, dryRun bool, modify 
 	}
 	keepIdentity(old, now)
 	countGeneration(r, old, now)
-	if equality.Semantic.DeepEqual(old, now) {
+	if equality.Semantic.DeepEqual(old, now) && !w.stale(r, old) {
 		return old, nil
 	}
-	return s.write(change{kind: watch.Modified, resource: r, old: old, now: now}, dryRun), nil
+	return w.write(change{kind: watch.Modified, resource: r, old: old, now: now, seal: w.seal(r)}, dryRun), nil
 }
 
 // keepIdentity restores what no client may change.
@@ -186,8 +197,14 @@ func (s *Store) write(c change, dryRun bool) Object {
 
 func (s *Store) keep(c change) {
 	key := keyOf(c.now.GetNamespace(), c.now.GetName())
+	if c.seal != nil {
+		s.sealed[key] = *c.seal
+	}
 	if c.kind == watch.Deleted {
 		delete(s.objects[c.resource], key)
+		if c.resource == Secrets {
+			delete(s.sealed, key)
+		}
 		return
 	}
 	if s.objects[c.resource] == nil {
@@ -237,6 +254,27 @@ func (s *Store) Everything() []Object {
 		all = slices.AppendSeq(all, maps.Values(objects))
 	}
 	return all
+}
+
+// Version is the version of the last write.
+func (s *Store) Version() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+// Rewind makes the store what it was at an earlier version. Watches that have seen later ones are Gone.
+func (s *Store) Rewind(version uint64, objects []Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version, s.history, s.objects = version, nil, map[*Resource]map[string]Object{}
+	for _, obj := range objects {
+		if r := resourceOfKind(obj.GetObjectKind().GroupVersionKind()); r != nil {
+			s.keep(change{kind: watch.Added, resource: r, now: obj})
+		}
+	}
+	close(s.wake)
+	s.wake = make(chan struct{})
 }
 
 // Load puts objects of an earlier run back. Their versions start anew, so that watches of that run are Gone.

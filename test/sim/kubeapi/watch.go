@@ -156,6 +156,9 @@ func (s *eventStream) send(kind watch.EventType, obj runtime.Object) error {
 	if s.format.table && kind != watch.Error {
 		obj = s.row(obj)
 	}
+	if s.format.metadata && kind != watch.Error {
+		obj = metadataOf(obj.(Object)) //nolint:forcetypeassert // As in row.
+	}
 	var inner, outer bytes.Buffer
 	if err := s.format.info.Serializer.Encode(obj, &inner); err != nil {
 		return fmt.Errorf("encode object: %w", err)

@@ -41,6 +41,8 @@ func (a *API) write(r *request, body []byte) (int, any, error) {
 	switch {
 	case r.resource == Pods && r.subresource == "eviction" && r.Method == http.MethodPost:
 		return a.evict(r, body)
+	case r.resource == ServiceAccounts && r.subresource == "token" && r.Method == http.MethodPost:
+		return a.requestToken(r, body)
 	case r.subresource != "" && (r.subresource != "status" || r.resource.CopyStatus == nil):
 		return 0, nil, apierrors.NewNotFound(r.resource.GroupResource(), r.name+"/"+r.subresource)
 	case r.Method == http.MethodPost && r.name == "":
@@ -66,7 +68,7 @@ func (a *API) create(r *request, body []byte) (int, any, error) {
 		}
 		obj.SetNamespace(r.namespace)
 	}
-	created, err := a.store.Create(r.resource, r.track(nil, obj), r.dryRun)
+	created, err := a.store.as(a.keysFor(r)).Create(r.resource, r.track(nil, obj), r.dryRun)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -76,7 +78,7 @@ func (a *API) create(r *request, body []byte) (int, any, error) {
 
 // update changes an object, or its status alone: neither request touches the other's part.
 func (a *API) update(r *request, change func(Object) (Object, error)) (int, any, error) {
-	updated, err := a.store.Update(r.resource, r.namespace, r.name, r.dryRun, func(old Object) (Object, error) {
+	updated, err := a.store.as(a.keysFor(r)).Update(r.resource, r.namespace, r.name, r.dryRun, func(old Object) (Object, error) {
 		now, err := change(old.DeepCopyObject().(Object)) //nolint:forcetypeassert // A copy is of the same type.
 		if err != nil {
 			return nil, err

@@ -18,6 +18,7 @@ type Configs struct {
 	ControlPlane, Worker config.Provider
 
 	controlPlaneSet, workerSet *component.Set // What they ask for, once it was read.
+	installation               *installation
 }
 
 func (c Configs) of(id Identity) config.Provider {
@@ -95,6 +96,7 @@ func (m *Machine) reconfigure(change func(*configuration)) {
 	m.mu.Lock()
 	change(&m.config)
 	m.mu.Unlock()
+	m.certify()
 	m.fit()
 	m.notify()
 }

@@ -165,6 +165,7 @@ func Restore(id Identity, env Environment, s Snapshot) (*Machine, error) {
 	if !s.Starts.System.IsZero() {
 		m.starts = s.Starts
 	}
+	m.certify()
 	m.restoreParts(s.Parts)
 	return m, nil
 }

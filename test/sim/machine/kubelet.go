@@ -12,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
 	"ichor.maesh.dev/hub/test/sim/component"
+	"ichor.maesh.dev/hub/test/sim/secrets"
 	"ichor.maesh.dev/hub/test/sim/timing"
 )
 
@@ -21,6 +22,7 @@ const kubelet = component.Kubelet
 type kubeletRun struct {
 	want    component.Part
 	spec    any
+	roots   *secrets.Roots // What its certificates were made from when it started; nil before it has.
 	running component.Part
 	told    string
 	failing bool
@@ -40,11 +42,12 @@ func (m *Machine) RestartKubelet() {
 
 // fitKubelet lets Talos restart the kubelet when the config asks for another one. The caller holds the lock.
 func (m *Machine) fitKubelet() {
-	spec := m.set.Spec(kubelet)
-	if reflect.DeepEqual(spec, m.kubelet.spec) {
+	spec, roots := m.set.Spec(kubelet), m.secrets.from
+	same := m.kubelet.roots == nil || m.kubelet.roots.SameKubelet(roots)
+	if same && reflect.DeepEqual(spec, m.kubelet.spec) {
 		return
 	}
-	m.kubelet.spec = spec
+	m.kubelet.spec, m.kubelet.roots = spec, roots
 	m.kubelet.want, _ = m.set.Part(kubelet)
 	if m.state.KubeletReady || m.state.KubeletRestarting {
 		m.bounceKubelet()
@@ -75,9 +78,13 @@ func (k *kubeletRun) end() {
 
 // startAgain starts the kubelet, again and again if need be. When that takes long, the node is no longer Ready.
 func (m *Machine) startAgain(ctx context.Context, want component.Part) {
+	m.notify() // Whoever watches sees it go before it comes back, on a busy machine too.
 	since := m.env.Clock.Now()
 	for {
 		err := m.launch(ctx, want, KubeletStore, m.env.Timings.Kubelet)
+		if err == nil {
+			err = m.enroll()
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -111,7 +118,7 @@ func (m *Machine) kubeletRestarted(ctx context.Context, want component.Part) {
 
 // kubeletRuns notes the kubelet that has come up; the caller holds the lock.
 func (m *Machine) kubeletRuns(part component.Part) {
-	m.kubelet.running, m.starts.Kubelet = part, m.env.Clock.Now()
+	m.kubelet.running, m.kubelet.roots, m.starts.Kubelet = part, m.secrets.from, m.env.Clock.Now()
 	m.tell(&m.kubelet.told, part)
 }
 
@@ -143,6 +150,9 @@ func (m *Machine) firstKubelet(s *sequence) (component.Part, error) {
 	failed := false
 	for {
 		err := m.launch(s.ctx, want, KubeletStore, m.env.Timings.Kubelet)
+		if err == nil {
+			err = m.enroll()
+		}
 		var f failure
 		if err == nil || !errors.As(err, &f) || s.ctx.Err() != nil {
 			return want, err
@@ -165,7 +175,7 @@ func (m *Machine) firstKubelet(s *sequence) (component.Part, error) {
 func (m *Machine) restoreKubelet(saved SavedPart) {
 	m.kubelet.spec = m.set.Spec(kubelet)
 	m.kubelet.want, _ = m.set.Part(kubelet)
-	m.kubelet.running = m.kubelet.want
+	m.kubelet.running, m.kubelet.roots = m.kubelet.want, m.secrets.from
 	if saved.Image != "" && saved.Image != m.kubelet.want.Image {
 		m.kubelet.running = component.Part{Name: kubelet, Image: saved.Image}.Resolved()
 	} else {

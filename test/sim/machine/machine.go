@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"ichor.maesh.dev/hub/test/sim/component"
-	"ichor.maesh.dev/hub/test/sim/etcd"
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
 	"ichor.maesh.dev/hub/test/sim/timing"
@@ -65,11 +64,17 @@ type Environment struct {
 	Timings timing.Timings
 	Faults  *fault.Registry
 	Journal *journal.Journal
-	Etcd    *etcd.Cluster
+	Etcd    Etcd
+	// Processes is nil where nothing runs behind the static pods.
+	Processes Processes
 	// Configs are what the machines were installed with.
 	Configs Configs
 	// Kubernetes is nil for machines without a cluster around them.
 	Kubernetes Kubernetes
+	// ControlPlanes are the cluster's, as far as there are any yet; nil for machines without a cluster around them.
+	ControlPlanes func() []*Machine
+	// Shared are addresses of load balancers at which the Talos API of control planes answers too.
+	Shared []string
 }
 
 // State is a snapshot of a machine.
@@ -110,8 +115,9 @@ func (s State) StatusReady() bool {
 // Machine is the model. Its methods may be called from any goroutine.
 type Machine struct {
 	Identity
-	env      Environment
-	memberID uint64
+	env Environment
+
+	certifying sync.Mutex // Held while certificates are made; never taken while mu is held.
 
 	mu         sync.Mutex
 	state      State
@@ -120,6 +126,7 @@ type Machine struct {
 	disguised  bool             // It has booted since it was told to be another machine.
 	images     map[stored]Image // Pulled ones, by every name that finds them.
 	config     configuration
+	secrets    certification
 	set        *component.Set // What the config in force asks for.
 	kubelet    kubeletRun
 	staticPods []*staticPod // In the order of component.StaticPods; none on workers.
@@ -152,7 +159,7 @@ func newMachine(id Identity, env Environment, d disk, bootID string) *Machine {
 	}
 	if id.ControlPlane {
 		m.starts.Etcd = now
-		m.memberID = env.Etcd.Add(id.Name, id.Address)
+		env.Etcd.Add(id.Name, id.Address)
 		for _, name := range component.StaticPods {
 			m.staticPods = append(m.staticPods, &staticPod{name: name})
 		}
@@ -176,7 +183,12 @@ func (m *Machine) snapshot() State {
 }
 
 // MemberID is the ID of the machine's etcd member, zero on workers.
-func (m *Machine) MemberID() uint64 { return m.memberID }
+func (m *Machine) MemberID() uint64 {
+	if !m.ControlPlane {
+		return 0
+	}
+	return m.env.Etcd.MemberID(m.Name)
+}
 
 // Told returns the UUID and the node name that the machine tells: its own, unless it was ordered to be another one.
 func (m *Machine) Told() (id, name string) {
@@ -191,7 +203,7 @@ func (m *Machine) Told() (id, name string) {
 }
 
 // Etcd is the cluster's etcd.
-func (m *Machine) Etcd() *etcd.Cluster { return m.env.Etcd }
+func (m *Machine) Etcd() Etcd { return m.env.Etcd }
 
 // Events returns the event log of the current boot.
 func (m *Machine) Events() *EventLog {
@@ -223,6 +235,9 @@ func (m *Machine) Stop() {
 	m.endLife()
 	if m.config.trial != nil {
 		m.config.trial.Stop() // Save still sees that there was one.
+	}
+	if m.secrets.late != nil {
+		m.secrets.late.Stop()
 	}
 	if m.sequence != nil {
 		m.sequence.cancel()

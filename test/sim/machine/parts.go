@@ -13,14 +13,17 @@ import (
 
 	"ichor.maesh.dev/hub/test/sim/component"
 	"ichor.maesh.dev/hub/test/sim/fault"
+	"ichor.maesh.dev/hub/test/sim/secrets"
 	"ichor.maesh.dev/hub/test/sim/timing"
 )
 
 // Pod is a static pod as the kubelet runs it.
 type Pod struct {
 	component.Part
-	// ConfigVersion is the version of the resource that it was made from.
-	ConfigVersion int
+	// ConfigVersion is the version of the resource that it was made from, and SecretsVersion that of the secrets.
+	ConfigVersion, SecretsVersion int
+	// StartedAt is when its container was started last.
+	StartedAt time.Time
 	// Instance tells the pod from the one that it replaced.
 	Instance int
 	// Ready says that it does its work; Reason is why it does not.
@@ -28,6 +31,8 @@ type Pod struct {
 	Reason string
 	// Restarts counts how often it was started again.
 	Restarts int
+
+	loaded *secrets.Files // The files as they were when it was started; nil while nobody has asked for them.
 }
 
 // Components are the parts of Kubernetes on a machine.
@@ -129,7 +134,7 @@ func (m *Machine) runPods(takes time.Duration) {
 		case !wanted:
 			p.end()
 			p.pod = nil
-		case p.pod == nil || p.pod.ConfigVersion != p.version:
+		case p.pod == nil || p.pod.ConfigVersion != p.version || p.pod.SecretsVersion != m.secrets.version:
 			m.replacePod(p, part, takes)
 		}
 	}
@@ -146,9 +151,10 @@ func (p *staticPod) end() {
 func (m *Machine) replacePod(p *staticPod, part component.Part, takes time.Duration) {
 	p.end()
 	p.made++
-	pod := &Pod{Part: part, ConfigVersion: p.version, Instance: p.made, Reason: reasonCreating}
+	pod := &Pod{Part: part, ConfigVersion: p.version, SecretsVersion: m.secrets.version, Instance: p.made, Reason: reasonCreating}
 	p.pod = pod
-	if takes == 0 && m.has(PodStore, part.Image) && m.crashes(part) == nil {
+	m.load(pod)
+	if takes == 0 && m.env.Processes == nil && m.has(PodStore, part.Image) && m.crashes(part) == nil {
 		m.podReady(p)
 		return
 	}
@@ -164,8 +170,14 @@ func (m *Machine) runPod(ctx context.Context, p *staticPod, pod *Pod, takes time
 		if !m.podStarted(ctx, p, pod, err) || err == nil || timing.Sleep(ctx, m.env.Clock, m.env.Timings.BackOff) != nil {
 			return
 		}
+		m.mu.Lock()
+		m.load(pod)
+		m.mu.Unlock()
 	}
 }
+
+// load lets a container that is being started read its files. The caller holds the lock.
+func (m *Machine) load(pod *Pod) { pod.loaded, pod.StartedAt = m.secrets.files, m.env.Clock.Now() }
 
 // podStarted notes what became of a start; it says whether the pod is still the present one.
 func (m *Machine) podStarted(ctx context.Context, p *staticPod, pod *Pod, err error) bool {
@@ -229,7 +241,13 @@ func (m *Machine) launch(ctx context.Context, part component.Part, store Store, 
 	if err := timing.Sleep(ctx, m.env.Clock, takes); err != nil {
 		return err
 	}
-	return m.crashes(part)
+	if err := m.crashes(part); err != nil || store != PodStore || m.env.Processes == nil {
+		return err
+	}
+	if err := m.env.Processes.Start(ctx, m.Name, part); err != nil {
+		return failure{reason: reasonCrash, err: err}
+	}
+	return nil
 }
 
 // crashes says why a part does not stay up, as ordered or because of how it is started.
@@ -285,6 +303,7 @@ func (c Configs) set(id Identity, of config.Provider) *component.Set {
 // Share reads what the configs ask for once for all machines.
 func (c Configs) Share() Configs {
 	c.controlPlaneSet, c.workerSet = component.Of(c.ControlPlane, true), component.Of(c.Worker, false)
+	c.installation = installed(c)
 	return c
 }
 
@@ -298,6 +317,7 @@ func (m *Machine) bootParts() {
 	m.kubelet.end()
 	m.kubelet.spec = m.set.Spec(kubelet)
 	m.kubelet.want, _ = m.set.Part(kubelet)
+	m.kubelet.roots = nil
 }
 
 // SavedPart is what a simulator keeps of a part of Kubernetes over its own restart.
@@ -344,7 +364,9 @@ func (m *Machine) restoreParts(saved map[string]SavedPart) {
 		case wanted:
 			m.keep(part)
 			p.made++
-			p.pod = &Pod{Part: part, ConfigVersion: p.version, Instance: p.made, Ready: true}
+			p.pod = &Pod{
+				Part: part, ConfigVersion: p.version, SecretsVersion: m.secrets.version, StartedAt: m.starts.System, Instance: p.made, Ready: true,
+			}
 			p.told = part.Version
 		}
 	}

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,20 @@ func (r Reset) wipes() bool {
 	return r.System && (len(r.Partitions) == 0 || slices.Contains(r.Partitions, constants.StatePartitionLabel))
 }
 
+// wipesEtcd says whether the reset takes the data of etcd away, which is on a volume of its own on some machines.
+func (r Reset) wipesEtcd(volumes []string) bool {
+	label := constants.EphemeralPartitionLabel
+	if slices.Contains(volumes, constants.EtcdDataVolumeID) {
+		label = constants.EtcdDataVolumeID
+	}
+	return r.System && (len(r.Partitions) == 0 || slices.Contains(r.Partitions, label))
+}
+
+// wipesVar says whether the reset takes away what components keep on disk.
+func (r Reset) wipesVar() bool {
+	return r.System && (len(r.Partitions) == 0 || slices.Contains(r.Partitions, constants.EphemeralPartitionLabel))
+}
+
 // everything says whether the reset takes Talos itself away.
 func (r Reset) everything() bool { return r.System && len(r.Partitions) == 0 }
 
@@ -53,12 +68,12 @@ func (m *Machine) reset(s *sequence, r Reset) {
 	}
 	if r.Graceful {
 		_ = m.drain(s)
-		if err := m.leaveForReset(); err != nil {
+		if err := m.leaveForReset(s.ctx); err != nil {
 			m.fail(s, fmt.Errorf("error running phase 4 in reset sequence: task 1/1: failed, %w", err))
 			return
 		}
 	}
-	if !m.wait(s, m.env.Timings.Stop) || !m.advance(s, func() { m.disk.wipe(r) }) {
+	if !m.wait(s, m.env.Timings.Stop) || !m.wipe(s, r) {
 		return
 	}
 	m.record("wiped", r.String())
@@ -67,12 +82,29 @@ func (m *Machine) reset(s *sequence, r Reset) {
 	}
 }
 
+// wipe stops etcd where it has to, and carries out what a reset wipes.
+func (m *Machine) wipe(s *sequence, r Reset) bool {
+	etcd := m.ControlPlane && r.wipesEtcd(m.SystemVolumes)
+	ok := m.advance(s, func() {
+		m.disk.wipe(r)
+		m.wipeSecrets(r)
+		if etcd {
+			m.state.EtcdUp, m.starts.Etcd = false, time.Time{}
+		}
+	})
+	if ok && etcd {
+		m.env.Etcd.Down(m.Name)
+		m.env.Etcd.Wipe(m.Name)
+	}
+	return ok
+}
+
 // leaveForReset leaves etcd, where there is anything to leave.
-func (m *Machine) leaveForReset() error {
+func (m *Machine) leaveForReset(ctx context.Context) error {
 	if !m.ControlPlane || !m.State().EtcdUp {
 		return nil
 	}
-	return m.LeaveEtcd()
+	return m.LeaveEtcd(ctx)
 }
 
 // wipe carries out what a reset wipes.
@@ -83,8 +115,8 @@ func (d *disk) wipe(r Reset) {
 }
 
 // LeaveEtcd removes the machine's own etcd member, stops it and deletes its data.
-func (m *Machine) LeaveEtcd() error {
-	if err := m.env.Etcd.Remove(m.memberID, m.memberID); err != nil {
+func (m *Machine) LeaveEtcd(ctx context.Context) error {
+	if err := m.env.Etcd.Remove(ctx, m.Name, m.MemberID()); err != nil {
 		return err
 	}
 	m.StopEtcd()

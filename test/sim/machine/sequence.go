@@ -191,7 +191,7 @@ func (m *Machine) away(s *sequence, why string, comesBack bool) bool {
 		return false
 	}
 	if m.ControlPlane {
-		m.env.Etcd.Down(m.memberID)
+		m.env.Etcd.Down(m.Name)
 	}
 	m.record("down", why)
 	return true
@@ -225,6 +225,7 @@ func (m *Machine) boot(from *sequence) {
 	}
 	m.wake(s)
 	m.mu.Unlock()
+	m.certify()
 	m.record("boot", m.State().Running.Version)
 	m.notify()
 	if staged {
@@ -265,6 +266,7 @@ func (m *Machine) wake(s *sequence) {
 	m.state.BootID = uuid.NewString()
 	m.state.APIUp, m.state.Stage, m.state.Ready = true, runtime.MachineStageBooting, false
 	m.config.boot()
+	m.rebootSecrets()
 	m.starts = Starts{System: m.env.Clock.Now(), Extensions: m.extensionsAt(m.env.Clock.Now())}
 	m.events.status(m.state)
 	m.bootParts()
@@ -272,7 +274,7 @@ func (m *Machine) wake(s *sequence) {
 
 // services brings up etcd, then the kubelet, then readiness.
 func (m *Machine) services(s *sequence) {
-	ok := m.joinEtcd(s) && m.startKubelet(s) &&
+	ok := m.joinEtcd(s) && m.startKubelet(s) && m.awaitPods(s) &&
 		timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.Settle) == nil &&
 		m.advance(s, func() {
 			m.state.Stage, m.state.Ready, m.sequence = runtime.MachineStageRunning, true, nil
@@ -297,14 +299,10 @@ func (m *Machine) joinEtcd(s *sequence) bool {
 	case missing && m.env.Faults.WaitGone(s.ctx, fault.EtcdMissing, m.Site()) != nil:
 		return false
 	}
-	if timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.EtcdJoin) != nil {
+	if timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.EtcdJoin) != nil || m.env.Etcd.Join(s.ctx, m.Name) != nil {
 		return false
 	}
-	joined := m.advance(s, func() { m.state.EtcdUp, m.starts.Etcd = true, m.env.Clock.Now() })
-	if joined {
-		m.env.Etcd.Up(m.memberID)
-	}
-	return joined
+	return m.advance(s, func() { m.state.EtcdUp, m.starts.Etcd = true, m.env.Clock.Now() })
 }
 
 // joinLate brings up the etcd member that was ordered to be missing, when it may run, and if the machine is still up. The pods of the
@@ -313,7 +311,7 @@ func (m *Machine) joinLate() {
 	m.mu.Lock()
 	life := m.life
 	m.mu.Unlock()
-	if m.env.Faults.WaitGone(life, fault.EtcdMissing, m.Site()) != nil {
+	if m.env.Faults.WaitGone(life, fault.EtcdMissing, m.Site()) != nil || m.env.Etcd.Join(life, m.Name) != nil {
 		return
 	}
 	m.mu.Lock()
@@ -325,7 +323,6 @@ func (m *Machine) joinLate() {
 	m.mu.Unlock()
 	if up {
 		m.notify()
-		m.env.Etcd.Up(m.memberID)
 	}
 }
 

@@ -122,7 +122,7 @@ func (m *Machine) stopServices(s *sequence) bool {
 		return false
 	}
 	if m.ControlPlane {
-		m.env.Etcd.Down(m.memberID)
+		m.env.Etcd.Down(m.Name)
 	}
 	return true
 }

@@ -6,27 +6,18 @@ import (
 	"crypto/tls"
 	stdx509 "crypto/x509"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 
+	"ichor.maesh.dev/hub/test/sim/secrets"
 	"ichor.maesh.dev/hub/test/sim/tlsfault"
 )
 
-// SpoiledTalosServer makes the server certificate of a node's Talos API that has a problem.
-func (p *PKI) SpoiledTalosServer(problem, name string, ips ...net.IP) (tls.Certificate, error) {
-	return spoiled(p.talos, problem, name, []string{name}, ips)
-}
-
-// SpoiledKubernetesServer makes the server certificate of API servers that has a problem.
-func (p *PKI) SpoiledKubernetesServer(problem string, ips ...net.IP) (tls.Certificate, error) {
-	return spoiled(p.kubernetes, problem, "kube-apiserver", kubernetesNames, ips)
-}
-
-func spoiled(ca *x509.CertificateAuthority, problem, name string, dns []string, ips []net.IP) (tls.Certificate, error) {
+// Spoiled makes a server certificate that has a problem, and is otherwise like the one that the CA has issued.
+func Spoiled(problem string, like *stdx509.Certificate, issuer *x509.PEMEncodedCertificateAndKey) (tls.Certificate, error) {
 	from, to := time.Now().Add(-time.Minute), time.Now().Add(Validity)
 	switch problem {
 	case tlsfault.Expired:
@@ -34,14 +25,32 @@ func spoiled(ca *x509.CertificateAuthority, problem, name string, dns []string, 
 	case tlsfault.NotYetValid:
 		from = time.Now().Add(24 * time.Hour)
 	case tlsfault.OtherAuthority:
-		other, err := x509.NewSelfSignedCertificateAuthority(x509.Organization("other"), x509.ECDSA(true))
+		other, err := otherAuthority()
 		if err != nil {
-			return tls.Certificate{}, fmt.Errorf("make another certificate authority: %w", err)
+			return tls.Certificate{}, err
 		}
-		ca = other
+		issuer = other
 	}
-	return issue(ca, stdx509.ExtKeyUsageServerAuth,
-		x509.CommonName(name), x509.DNSNames(dns), x509.IPAddresses(ips), x509.NotBefore(from), x509.NotAfter(to))
+	return secrets.Spoilt(like, issuer, from, to)
+}
+
+// Strange makes a server certificate by a CA that nobody knows.
+func Strange(name string) (tls.Certificate, error) {
+	other, err := otherAuthority()
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	like := &stdx509.Certificate{KeyUsage: stdx509.KeyUsageDigitalSignature, ExtKeyUsage: []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}}
+	like.Subject.CommonName, like.DNSNames = name, []string{name}
+	return secrets.Spoilt(like, other, time.Now().Add(-time.Minute), time.Now().Add(Validity))
+}
+
+func otherAuthority() (*x509.PEMEncodedCertificateAndKey, error) {
+	other, err := x509.NewSelfSignedCertificateAuthority(x509.Organization("other"), x509.ECDSA(true))
+	if err != nil {
+		return nil, fmt.Errorf("make another certificate authority: %w", err)
+	}
+	return x509.NewCertificateAndKeyFromCertificateAuthority(other), nil
 }
 
 // TalosconfigFor makes a talosconfig whose client certificate ends after ttl. A negative one has ended already.

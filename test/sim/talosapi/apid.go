@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"ichor.maesh.dev/hub/test/sim/fault"
+	"ichor.maesh.dev/hub/test/sim/pki"
 	"ichor.maesh.dev/hub/test/sim/tlsfault"
 )
 
@@ -45,21 +46,18 @@ var manyServices = []string{
 }
 
 // newApid makes the server that a node's port serves: it checks the client's certificate and routes the call.
-func newApid(n *node, certificate tls.Certificate) *grpc.Server {
+func newApid(n *node) *grpc.Server {
 	handler := proxy.TransparentHandler(n.route, proxy.WithStreamedDetector(streamed))
 	server := &tlsfault.Server{
-		Config: &tls.Config{
-			MinVersion:       tls.VersionTLS13,
-			Certificates:     []tls.Certificate{certificate},
-			ClientAuth:       tls.RequireAndVerifyClientCert,
-			ClientCAs:        n.cluster.PKI.TalosPool(),
-			VerifyConnection: clientCertificateOnly,
-			NextProtos:       []string{"h2"},
-		},
+		Config: n.tlsConfig,
 		Faults: n.cluster.Faults, API: "talos",
 		Site: func(*tls.ClientHelloInfo) fault.Site { return n.Site() },
-		Spoiled: func(problem string) (tls.Certificate, error) {
-			return n.cluster.PKI.SpoiledTalosServer(problem, n.Name, n.serverIPs()...)
+		Spoiled: func(_ *tls.ClientHelloInfo, problem string) (tls.Certificate, error) {
+			api, _ := n.API()
+			if api == nil {
+				return tls.Certificate{}, errNoCertificate
+			}
+			return pki.Spoiled(problem, api.Server.Leaf, api.Issuer)
 		},
 	}
 	choose := func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -75,6 +73,26 @@ func newApid(n *node, certificate tls.Certificate) *grpc.Server {
 		grpc.SharedWriteBuffer(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)
+}
+
+// errNoCertificate is what a handshake ends with that began just before the certificate was gone.
+var errNoCertificate = errors.New("the machine has no certificate for its API")
+
+// tlsConfig is for a new connection: with the certificate and the CAs that the machine has now. Connections that were made with others
+// stay.
+func (n *node) tlsConfig(*tls.ClientHelloInfo) (*tls.Config, error) {
+	api, _ := n.API()
+	if api == nil {
+		return nil, errNoCertificate
+	}
+	return &tls.Config{
+		MinVersion:       tls.VersionTLS13,
+		Certificates:     []tls.Certificate{api.Server},
+		ClientAuth:       tls.RequireAndVerifyClientCert,
+		ClientCAs:        api.Accepted,
+		VerifyConnection: clientCertificateOnly,
+		NextProtos:       []string{"h2"},
+	}, nil
 }
 
 // clientCertificateOnly refuses certificates that are good for anything else: a node's server certificate is no caller's.

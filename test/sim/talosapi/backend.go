@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+
+	"ichor.maesh.dev/hub/test/sim/secrets"
 )
 
 // localBackend passes a call to the services on behalf of the node itself.
@@ -52,7 +54,7 @@ func (b remoteBackend) String() string { return b.target }
 
 // GetConnection implements proxy.Backend.
 func (b remoteBackend) GetConnection(ctx context.Context, _ string) (context.Context, *grpc.ClientConn, error) {
-	conn, err := b.node.cluster.remote(b.target)
+	conn, err := b.node.remote(b.target)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,34 +86,50 @@ func (n *node) outgoing(ctx context.Context) metadata.MD {
 	return md
 }
 
-// remote returns the connection to another node, which all control planes of the cluster share. One that has failed is made
-// anew instead of waiting out its back-off, which would outlast a fast simulation's reboot.
-func (c *Cluster) remote(target string) (*grpc.ClientConn, error) {
-	if n, ok := c.byName[target]; ok {
-		target = n.Address
+// remote returns the connection to another node. One that has failed is made anew instead of waiting out its back-off, which would
+// outlast a fast simulation's reboot. Those that were made with other certificates than the node has now are given up.
+func (n *node) remote(target string) (*grpc.ClientConn, error) {
+	if other, ok := n.cluster.byName[target]; ok {
+		target = other.Address
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if conn, ok := c.remotes[target]; ok {
+	api, _ := n.API()
+	if api == nil || api.Client == nil {
+		return nil, errNoCertificate
+	}
+	n.dialing.Lock()
+	defer n.dialing.Unlock()
+	if n.dialed != api {
+		n.hangUp()
+		n.dialed = api
+	}
+	if conn, ok := n.remotes[target]; ok {
 		if conn.GetState() != connectivity.TransientFailure {
 			return conn, nil
 		}
 		_ = conn.Close()
 	}
-	conn, err := c.dial(target)
+	conn, err := dial(target, api)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", target, err)
 	}
-	c.remotes[target] = conn
+	n.remotes[target] = conn
 	return conn, nil
 }
 
-func (c *Cluster) dial(target string) (*grpc.ClientConn, error) {
+// hangUp gives up all connections; calls that are under way fail. The caller holds the lock.
+func (n *node) hangUp() {
+	for _, conn := range n.remotes {
+		_ = conn.Close()
+	}
+	clear(n.remotes)
+}
+
+func dial(target string, api *secrets.API) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+net.JoinHostPort(target, Port),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
 			MinVersion:   tls.VersionTLS13,
-			RootCAs:      c.PKI.TalosPool(),
-			Certificates: []tls.Certificate{c.forwarder},
+			RootCAs:      api.Accepted,
+			Certificates: []tls.Certificate{*api.Client},
 		})),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(proxy.Codec())),
 	)

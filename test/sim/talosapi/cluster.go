@@ -6,11 +6,9 @@ package talosapi
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 
 	"github.com/siderolabs/grpc-proxy/proxy"
 	"google.golang.org/grpc"
@@ -21,7 +19,6 @@ import (
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/journal"
 	"ichor.maesh.dev/hub/test/sim/machine"
-	"ichor.maesh.dev/hub/test/sim/pki"
 	"ichor.maesh.dev/hub/test/sim/timing"
 )
 
@@ -32,8 +29,6 @@ const Port = "50000"
 type Options struct {
 	// Name is the cluster's name.
 	Name string
-	// PKI issues the certificates.
-	PKI *pki.PKI
 	// Journal records every call.
 	Journal *journal.Journal
 	// Faults are asked for what cuts a node off.
@@ -45,15 +40,12 @@ type Options struct {
 	Timings timing.Timings
 	// Endpoint is the address of the load balancer or the VIP in front of the control planes; empty for none.
 	Endpoint string
-	// Kubeconfig is what MachineService.Kubeconfig returns.
-	Kubeconfig []byte
 }
 
 // Cluster serves the Talos API of one cluster's machines. Behind the nodes' own apid servers there is one shared server
 // with the services, which keeps a node cheap.
 type Cluster struct {
 	Options
-	forwarder tls.Certificate
 
 	listener *bufconn.Listener
 	services *grpc.Server
@@ -62,30 +54,21 @@ type Cluster struct {
 	nodes    []*node
 	byName   map[string]*node // By name and by address.
 	balancer *balancer        // Nil without an endpoint.
-
-	mu      sync.Mutex
-	remotes map[string]*grpc.ClientConn // Connections between nodes, by target.
 }
 
 // New makes the API of the machines, switched off until Serve.
 func New(o Options, machines []*machine.Machine) (*Cluster, error) {
-	forwarder, err := o.PKI.TalosForwarder(o.Name + "-apid")
-	if err != nil {
-		return nil, fmt.Errorf("certificate for forwarding: %w", err)
-	}
-	c := &Cluster{
-		Options: o, forwarder: forwarder, listener: bufconn.Listen(256 << 10),
-		byName: map[string]*node{}, remotes: map[string]*grpc.ClientConn{},
-	}
+	c := &Cluster{Options: o, listener: bufconn.Listen(256 << 10), byName: map[string]*node{}}
 	for _, m := range machines {
-		if err := c.add(m); err != nil {
-			return nil, fmt.Errorf("node %s: %w", m.Name, err)
-		}
+		n := newNode(c, m)
+		c.nodes = append(c.nodes, n)
+		c.byName[m.Name], c.byName[m.Address] = n, n
 	}
 	if o.Endpoint != "" {
 		c.balancer = newBalancer(c)
 	}
 	c.services = newServices(c)
+	var err error
 	c.local, err = grpc.NewClient("passthrough:///local",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.listener.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -95,16 +78,6 @@ func New(o Options, machines []*machine.Machine) (*Cluster, error) {
 		return nil, fmt.Errorf("connect to the services: %w", err)
 	}
 	return c, nil
-}
-
-func (c *Cluster) add(m *machine.Machine) error {
-	n, err := newNode(c, m)
-	if err != nil {
-		return err
-	}
-	c.nodes = append(c.nodes, n)
-	c.byName[m.Name], c.byName[m.Address] = n, n
-	return nil
 }
 
 // Serve opens every node's port.
@@ -139,11 +112,6 @@ func (c *Cluster) Close() error {
 	}
 	for _, n := range c.nodes {
 		errs = append(errs, n.close())
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range c.remotes {
-		errs = append(errs, conn.Close())
 	}
 	errs = append(errs, c.local.Close())
 	c.services.Stop()

@@ -44,6 +44,7 @@ func (n *node) describe(state sim.State) []resource.Resource {
 	list = append(list, n.disks(false)...)
 	list = append(list, n.network()...)
 	list = append(list, n.kubernetes(state)...)
+	list = append(list, n.secrets()...)
 	if state.EtcdUp {
 		list = append(list, n.etcdMember())
 	}

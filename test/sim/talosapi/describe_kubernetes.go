@@ -37,23 +37,24 @@ func (n *node) kubernetes(state sim.State) []resource.Resource {
 type configuration struct {
 	set      *component.Set
 	versions [3]int
+	secrets  int
 	etcdUp   bool
 	bootID   string
 }
 
 // configured are the resources that come from the config. They are made anew when something has changed; the caller is alone.
 func (n *node) configured(state sim.State, parts sim.Components) []resource.Resource {
-	now := configuration{set: parts.Set, etcdUp: state.EtcdUp, bootID: state.BootID}
+	now := configuration{set: parts.Set, secrets: n.SecretsVersion(), etcdUp: state.EtcdUp, bootID: state.BootID}
 	for i, name := range component.StaticPods {
 		now.versions[i] = parts.Versions[name]
 	}
 	if n.configuration != now {
-		n.configuration, n.configuredNow = now, n.fromConfig(state, parts)
+		n.configuration, n.configuredNow = now, n.fromConfig(state, parts, now.secrets)
 	}
 	return slices.Clone(n.configuredNow)
 }
 
-func (n *node) fromConfig(state sim.State, parts sim.Components) []resource.Resource {
+func (n *node) fromConfig(state sim.State, parts sim.Components, secrets int) []resource.Resource {
 	list := []resource.Resource{n.kubeletSpec(parts.Set)}
 	if !n.ControlPlane {
 		return list
@@ -63,7 +64,7 @@ func (n *node) fromConfig(state sim.State, parts sim.Components) []resource.Reso
 	for _, name := range component.StaticPods {
 		if part, ok := parts.Set.Part(name); ok && state.EtcdUp {
 			r := k8s.NewStaticPod(k8s.NamespaceName, name)
-			r.TypedSpec().Pod = staticPod(part, parts.Versions[name])
+			r.TypedSpec().Pod = staticPod(part, parts.Versions[name], secrets)
 			list = append(list, r)
 		}
 	}
@@ -137,7 +138,7 @@ func manifests(set *component.Set) []resource.Resource {
 }
 
 // staticPod is the pod that Talos shows to the kubelet.
-func staticPod(part component.Part, version int) map[string]any {
+func staticPod(part component.Part, version, secrets int) map[string]any {
 	command := make([]any, 0, len(part.Args)+1)
 	for _, word := range part.Command() {
 		command = append(command, word)
@@ -147,7 +148,8 @@ func staticPod(part component.Part, version int) map[string]any {
 		"metadata": map[string]any{
 			"name": part.Name, "namespace": systemNamespace,
 			"annotations": map[string]any{
-				constants.AnnotationStaticPodConfigVersion: strconv.Itoa(version), constants.AnnotationStaticPodSecretsVersion: "1",
+				constants.AnnotationStaticPodConfigVersion:  strconv.Itoa(version),
+				constants.AnnotationStaticPodSecretsVersion: strconv.Itoa(secrets),
 			},
 			"labels": map[string]any{"tier": "control-plane", "k8s-app": part.Name, "component": part.Name},
 		},

@@ -39,7 +39,7 @@ func (machineService) EtcdMemberList(ctx context.Context, _ *machineapi.EtcdMemb
 	if err != nil {
 		return nil, err
 	}
-	members, err := n.Etcd().Members(n.MemberID())
+	members, err := n.Etcd().Members(ctx, n.Name)
 	if err != nil {
 		return nil, etcdError(err)
 	}
@@ -61,14 +61,14 @@ func (machineService) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machin
 	if err != nil {
 		return nil, err
 	}
-	s, err := n.Etcd().Status(n.MemberID())
+	s, err := n.Etcd().Status(ctx, n.Name)
 	if err != nil {
 		return nil, etcdError(err)
 	}
 	member := &machineapi.EtcdMemberStatus{
 		MemberId: s.MemberID, Leader: s.Leader, IsLearner: s.Learner,
 		RaftTerm: s.Term, RaftIndex: s.Index, RaftAppliedIndex: s.Index,
-		DbSize: s.Size, DbSizeInUse: s.InUse, ProtocolVersion: "3.6.4", StorageVersion: "3.6.0",
+		DbSize: s.Size, DbSizeInUse: s.InUse, ProtocolVersion: s.Version, StorageVersion: s.StorageVersion,
 	}
 	if s.Leader == 0 {
 		member.Errors = []string{etcd.ErrNoLeader.Error()}
@@ -82,7 +82,7 @@ func (machineService) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*mac
 	if err != nil {
 		return nil, err
 	}
-	alarms, err := n.Etcd().Alarms(n.MemberID())
+	alarms, err := n.Etcd().Alarms(ctx, n.Name)
 	if err != nil {
 		return nil, etcdError(err)
 	}
@@ -97,7 +97,7 @@ func (machineService) EtcdForfeitLeadership(
 	if err != nil {
 		return nil, err
 	}
-	leader, err := n.Etcd().Forfeit(n.MemberID())
+	leader, err := n.Etcd().Forfeit(ctx, n.Name)
 	if err != nil {
 		return nil, etcdError(err)
 	}

@@ -5,6 +5,7 @@ package talosapi
 import (
 	"context"
 	"errors"
+	"slices"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
@@ -30,7 +31,7 @@ func (machineService) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*m
 	if err != nil {
 		return nil, err
 	}
-	alarms, err := n.Etcd().Disarm(n.MemberID())
+	alarms, err := n.Etcd().Disarm(ctx, n.Name)
 	if err != nil {
 		return nil, etcdError(err)
 	}
@@ -43,7 +44,7 @@ func (machineService) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*ma
 	if err != nil {
 		return nil, err
 	}
-	if err := n.Etcd().Defragment(ctx, n.MemberID()); err != nil {
+	if err := n.Etcd().Defragment(ctx, n.Name); err != nil {
 		return nil, etcdError(err)
 	}
 	return &machineapi.EtcdDefragmentResponse{Messages: []*machineapi.EtcdDefragment{{}}}, nil
@@ -55,7 +56,7 @@ func (machineService) EtcdLeaveCluster(ctx context.Context, _ *machineapi.EtcdLe
 	if err != nil {
 		return nil, err
 	}
-	if err := n.LeaveEtcd(); err != nil {
+	if err := n.LeaveEtcd(ctx); err != nil {
 		return nil, status.Error(codes.Unknown, "failed to leave cluster: "+err.Error())
 	}
 	return &machineapi.EtcdLeaveClusterResponse{Messages: []*machineapi.EtcdLeaveCluster{{}}}, nil
@@ -69,16 +70,24 @@ func (machineService) EtcdRemoveMemberByID(
 	if err != nil {
 		return nil, err
 	}
-	switch err := n.Etcd().Remove(n.MemberID(), req.GetMemberId()); {
+	removed := n.cluster.memberWith(req.GetMemberId()) // Afterwards nobody has that ID.
+	switch err := n.Etcd().Remove(ctx, n.Name, req.GetMemberId()); {
 	case errors.Is(err, etcd.ErrNoSuchMember):
 		return nil, status.Error(codes.NotFound, err.Error())
 	case err != nil:
 		return nil, status.Error(codes.Unknown, "failed to remove member: "+err.Error())
 	}
-	for _, other := range n.cluster.nodes {
-		if other.ControlPlane && other.MemberID() == req.GetMemberId() {
-			other.StopEtcd()
-		}
+	if removed != nil {
+		removed.StopEtcd()
 	}
 	return &machineapi.EtcdRemoveMemberByIDResponse{Messages: []*machineapi.EtcdRemoveMemberByID{{}}}, nil
+}
+
+// memberWith is the node with a member of the given ID, or nil.
+func (c *Cluster) memberWith(id uint64) *node {
+	i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.ControlPlane && id != 0 && n.MemberID() == id })
+	if i < 0 {
+		return nil
+	}
+	return c.nodes[i]
 }

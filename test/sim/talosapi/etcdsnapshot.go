@@ -25,7 +25,7 @@ func (machineService) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, stream grp
 	if err != nil {
 		return err
 	}
-	data, _, err := n.Etcd().Snapshot(n.MemberID())
+	data, _, err := n.Etcd().Snapshot(stream.Context(), n.Name)
 	if err != nil {
 		return etcdError(err)
 	}

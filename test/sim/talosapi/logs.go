@@ -32,6 +32,10 @@ func (machineService) Dmesg(req *machineapi.DmesgRequest, stream dataStream) err
 		fmt.Sprintf("kern:  notice: [%s]: Linux version 6.18.5-talos\n", n.Starts().System.UTC().Format(time.RFC3339Nano)),
 		format(n.Starts().System, "Talos "+n.State().Running.Version),
 	}
+	if _, trouble := n.API(); trouble != "" {
+		boot = append(boot, format(n.Starts().System,
+			fmt.Sprintf("controller failed {\"component\": \"controller-runtime\", \"controller\": \"secrets.APIController\", \"error\": %q}", trouble)))
+	}
 	if req.GetTail() {
 		boot = nil
 	}

@@ -40,7 +40,7 @@ func (machineService) Hostname(ctx context.Context, _ *emptypb.Empty) (*machinea
 	return &machineapi.HostnameResponse{Messages: []*machineapi.Hostname{{Hostname: nodeFrom(ctx).Hostname}}}, nil
 }
 
-// Read serves the few files that clients of the API are known to read.
+// Read serves the few files that clients of the API are known to read, and those with secrets.
 func (machineService) Read(req *machineapi.ReadRequest, stream grpc.ServerStreamingServer[common.Data]) error {
 	n := nodeFrom(stream.Context())
 	var content string
@@ -52,18 +52,29 @@ func (machineService) Read(req *machineapi.ReadRequest, stream grpc.ServerStream
 	case "/etc/os-release":
 		content = fmt.Sprintf("NAME=\"Talos\"\nID=talos\nVERSION_ID=%s", n.State().Running.Version)
 	default:
+		if secret, ok := n.secretFile(req.GetPath()); ok {
+			return stream.Send(&common.Data{Bytes: secret})
+		}
 		return status.Errorf(codes.NotFound, "stat %s: no such file or directory", req.GetPath())
 	}
 	return stream.Send(&common.Data{Bytes: []byte(content + "\n")})
 }
 
-// Kubeconfig returns an admin kubeconfig in the archive that clients expect.
+// Kubeconfig makes an admin kubeconfig from the CA in force, and returns it in the archive that clients expect.
 func (machineService) Kubeconfig(_ *emptypb.Empty, stream grpc.ServerStreamingServer[common.Data]) error {
 	n := nodeFrom(stream.Context())
 	if !n.ControlPlane {
 		return status.Error(codes.Unimplemented, "kubeconfig is only available on control plane nodes")
 	}
-	archive, err := archiveOf("kubeconfig", n.cluster.Kubeconfig)
+	_, roots := n.Roots()
+	if roots == nil {
+		return status.Error(codes.FailedPrecondition, "the machine has no Kubernetes CA to issue from")
+	}
+	kubeconfig, err := roots.AdminKubeconfig()
+	if err != nil {
+		return err
+	}
+	archive, err := archiveOf("kubeconfig", kubeconfig)
 	if err != nil {
 		return err
 	}

@@ -15,11 +15,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	sim "ichor.maesh.dev/hub/test/sim/machine"
+	"ichor.maesh.dev/hub/test/sim/pki"
 )
 
 // maintenanceTLS is what a machine serves that has lost its machine config: a certificate that nobody can know, and no question for one.
 func (n *node) maintenanceTLS() (*tls.Config, error) {
-	certificate, err := n.cluster.PKI.SpoiledTalosServer("other-authority", n.Name, n.serverIPs()...)
+	certificate, err := pki.Strange(n.Name)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of %s in maintenance mode: %w", n.Name, err)
 	}

@@ -3,7 +3,7 @@
 package talosapi
 
 import (
-	"fmt"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"ichor.maesh.dev/hub/test/sim/fault"
 	"ichor.maesh.dev/hub/test/sim/link"
 	"ichor.maesh.dev/hub/test/sim/machine"
+	"ichor.maesh.dev/hub/test/sim/secrets"
 	"ichor.maesh.dev/hub/test/sim/tlsfault"
 )
 
@@ -35,26 +36,23 @@ type node struct {
 	configuration configuration // What configuredNow was made from; only sync uses both.
 	configuredNow []resource.Resource
 
+	revealed    bool         // Somebody has read resources with secrets.
+	secretsFrom secretsState // What secretsNow was made from.
+	secretsNow  []resource.Resource
+
 	certificates string // What was ordered about certificates at the last look.
+
+	dialing sync.Mutex
+	remotes map[string]*grpc.ClientConn // Connections to other nodes, by target.
+	dialed  *secrets.API                // The certificates that they were made with.
 }
 
-func newNode(c *Cluster, m *machine.Machine) (*node, error) {
-	n := &node{Machine: m, cluster: c, port: link.NewPort(net.JoinHostPort(m.Address, Port))}
-	certificate, err := c.PKI.TalosServer(m.Name, n.serverIPs()...)
-	if err != nil {
-		return nil, fmt.Errorf("server certificate: %w", err)
+func newNode(c *Cluster, m *machine.Machine) *node {
+	n := &node{
+		Machine: m, cluster: c, port: link.NewPort(net.JoinHostPort(m.Address, Port)), remotes: map[string]*grpc.ClientConn{},
 	}
-	n.apid = newApid(n, certificate)
-	return n, nil
-}
-
-// serverIPs are the addresses that the node's certificate is good for. Control planes may be behind the cluster's endpoint.
-func (n *node) serverIPs() []net.IP {
-	ips := []net.IP{net.ParseIP(n.Address)}
-	if n.ControlPlane && n.cluster.Endpoint != "" {
-		ips = append(ips, net.ParseIP(n.cluster.Endpoint))
-	}
-	return ips
+	n.apid = newApid(n)
+	return n
 }
 
 func (n *node) serve() error {
@@ -101,8 +99,10 @@ func (n *node) sync() {
 	}
 }
 
+// mode says how the port can be reached. apid does not start before it has a certificate.
 func (n *node) mode() link.Mode {
-	if !n.State().APIUp {
+	state := n.State()
+	if api, _ := n.API(); !state.APIUp || api == nil && !state.Maintenance {
 		return link.Closed
 	}
 	return Reach(n.cluster.Faults, n.Site(), "talos", n.port)
@@ -133,7 +133,12 @@ func (n *node) current() *resources {
 }
 
 func (n *node) close() error {
-	err := n.port.Close()
+	errs := []error{n.port.Close()}
 	n.apid.Stop()
-	return err
+	n.dialing.Lock()
+	defer n.dialing.Unlock()
+	for _, conn := range n.remotes {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -136,6 +136,8 @@ func otherArguments(req any) map[string]string {
 		}
 	case *machineapi.EtcdRemoveMemberByIDRequest:
 		return map[string]string{"member": strconv.FormatUint(r.GetMemberId(), 16)}
+	case *machineapi.BootstrapRequest:
+		return map[string]string{"recover": strconv.FormatBool(r.GetRecoverEtcd()), "skipHashCheck": strconv.FormatBool(r.GetRecoverSkipHashCheck())}
 	case *machineapi.ReadRequest:
 		return map[string]string{"path": r.GetPath()}
 	case *cosiv1alpha1.GetRequest:

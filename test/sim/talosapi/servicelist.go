@@ -28,6 +28,7 @@ type service struct {
 	started time.Time // Zero while it does not run.
 	stopped time.Time // When somebody has stopped it to start it again; zero when it has started since.
 	checked bool      // It has a health check.
+	waits   bool      // It is preparing for longer than others do.
 }
 
 // systemServices lists them in order of their names. etcd and the kubelet follow the machine's state, the others just run.
@@ -41,7 +42,7 @@ func (n *node) systemServices() []service {
 		{id: "dashboard", started: starts.System},
 	}
 	if n.ControlPlane {
-		list = append(list, service{id: "etcd", started: starts.Etcd, checked: true})
+		list = append(list, service{id: "etcd", started: starts.Etcd, checked: true, waits: n.Etcd().Preparing(n.Name)})
 	}
 	kubelet := service{id: kubeletService, started: starts.Kubelet, checked: true}
 	if state.KubeletRestarting {
@@ -85,6 +86,9 @@ func (s service) health() *machineapi.ServiceHealth {
 }
 
 func (s service) events() []*machineapi.ServiceEvent {
+	if s.started.IsZero() && s.waits {
+		return []*machineapi.ServiceEvent{{State: "Preparing", Msg: "Running pre state"}}
+	}
 	if s.started.IsZero() {
 		return []*machineapi.ServiceEvent{{State: "Waiting", Msg: "Waiting for service \"cri\" to be \"up\""}}
 	}

@@ -66,5 +66,6 @@ func access(ctx context.Context, a state.Access) error {
 	if sensitive && !roles.Includes(role.Admin) {
 		return errNotAuthorized
 	}
+	c.node.reveal(a.ResourceType)
 	return nil
 }

@@ -27,8 +27,8 @@ const Far = 20 * 365 * 24 * time.Hour
 
 // Server makes the TLS configurations of one server.
 type Server struct {
-	// Config is what the server uses while nothing is ordered.
-	Config *tls.Config
+	// Config is what the server uses for a connection while nothing is ordered. Whoever makes it does not use it otherwise.
+	Config func(*tls.ClientHelloInfo) (*tls.Config, error)
 	// Faults are asked at each handshake.
 	Faults *fault.Registry
 	// API is talos or kube.
@@ -36,23 +36,24 @@ type Server struct {
 	// Site is where a handshake takes place.
 	Site func(*tls.ClientHelloInfo) fault.Site
 	// Spoiled issues a certificate with a problem.
-	Spoiled func(problem string) (tls.Certificate, error)
+	Spoiled func(hello *tls.ClientHelloInfo, problem string) (tls.Certificate, error)
 }
 
 // ConfigForClient is for tls.Config.GetConfigForClient.
 func (s *Server) ConfigForClient(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	at := s.Site(hello)
-	config := s.Config
+	config, err := s.Config(hello)
+	if err != nil {
+		return nil, err
+	}
 	if problem := problem(s.Faults, fault.ServerCertificate, at, s.API); problem != "" {
-		certificate, err := s.Spoiled(problem)
+		certificate, err := s.Spoiled(hello, problem)
 		if err != nil {
 			return nil, err
 		}
-		config = config.Clone()
 		config.Certificates = []tls.Certificate{certificate}
 	}
 	for _, f := range orders(s.Faults, fault.ClientCertificate, at, s.API) {
-		config = config.Clone()
 		if serial := f.Params[fault.ParamSerial]; serial != "" {
 			revoke(config, serial)
 		} else {

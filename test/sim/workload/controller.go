@@ -22,8 +22,11 @@ import (
 
 // Options say what runs in the cluster.
 type Options struct {
-	// Store holds the objects.
-	Store *kubeapi.Store
+	// Store holds the objects, and Kubelet is how the kubelet of a node writes there; nil is like everybody else.
+	Store   Store
+	Kubelet func(node string) Store
+	// Alive says whether a node's kubelet has reached the Kubernetes API lately; nil is always.
+	Alive func(node string) bool
 	// Machines are the cluster's.
 	Machines []*machine.Machine
 	// Clock and Timings pace it.
@@ -79,6 +82,7 @@ func (c *Controller) Sync() {
 	if c.stopped || !c.Healthy() {
 		return
 	}
+	c.syncAccounts()
 	for _, m := range c.Machines {
 		c.syncNode(m)
 	}
@@ -177,7 +181,17 @@ func nodeName(m *machine.Machine) string {
 // kubeletReady says whether the node's kubelet does its work.
 func (c *Controller) kubeletReady(node string) bool {
 	m := c.machine(node)
-	return m != nil && m.State().KubeletReady
+	return m != nil && m.State().KubeletReady && c.alive(node)
+}
+
+func (c *Controller) alive(node string) bool { return c.Alive == nil || c.Alive(node) }
+
+// admitted says whether a machine's kubelet and an API server accept each other: real ones have tried.
+func (c *Controller) admitted(m *machine.Machine, node string) bool {
+	if c.Alive != nil {
+		return c.Alive(node)
+	}
+	return m.Admitted()
 }
 
 func (c *Controller) now() metav1.Time { return metav1.NewTime(c.Clock.Now().Truncate(time.Second)) }
@@ -193,7 +207,16 @@ func (c *Controller) pods() []*corev1.Pod {
 
 // changePod writes a pod; one that is gone needs no change.
 func (c *Controller) changePod(pod *corev1.Pod, change func(*corev1.Pod)) {
-	_, _ = c.Store.Update(kubeapi.Pods, pod.Namespace, pod.Name, false, func(o kubeapi.Object) (kubeapi.Object, error) {
+	changePodIn(c.Store, pod, change)
+}
+
+// reportPod is changePod by the kubelet of the pod's node.
+func (c *Controller) reportPod(pod *corev1.Pod, change func(*corev1.Pod)) {
+	changePodIn(c.asKubelet(pod.Spec.NodeName), pod, change)
+}
+
+func changePodIn(store Store, pod *corev1.Pod, change func(*corev1.Pod)) {
+	_, _ = store.Update(kubeapi.Pods, pod.Namespace, pod.Name, false, func(o kubeapi.Object) (kubeapi.Object, error) {
 		change(o.(*corev1.Pod)) //nolint:forcetypeassert // The store holds pods under Pods.
 		return o, nil
 	})

@@ -27,17 +27,24 @@ func (c *Controller) syncNode(m *machine.Machine) {
 	obj, err := c.Store.Get(kubeapi.Nodes, "", name)
 	if err != nil {
 		if state.KubeletReady {
-			_, _ = c.Store.Create(kubeapi.Nodes, c.newNode(m, state), false)
+			_, _ = c.asKubelet(name).Create(kubeapi.Nodes, c.newNode(m, state), false)
 		}
 		return
 	}
 	uid := obj.GetUID()
-	if state.KubeletReady {
+	switch {
+	case state.KubeletReady && !c.admitted(m, name):
+		c.changeNode(name, func(n *corev1.Node) {
+			if readyCondition(n).Status != corev1.ConditionUnknown {
+				c.awaitReport(name, uid)
+			}
+		})
+	case state.KubeletReady:
 		c.cancel("silence", uid)
-		c.changeNode(name, func(n *corev1.Node) { c.report(n, m, state) })
-		return
+		changeNodeIn(c.asKubelet(name), name, func(n *corev1.Node) { c.report(n, m, state) })
+	default:
+		c.changeNode(name, func(n *corev1.Node) { c.leave(n, uid) })
 	}
-	c.changeNode(name, func(n *corev1.Node) { c.leave(n, uid) })
 }
 
 // syncAbandoned is the node controller for Nodes of which no kubelet tells any more, such as those of a name that a machine had for a
@@ -65,7 +72,11 @@ func silent(node *corev1.Node) bool {
 }
 
 func (c *Controller) changeNode(name string, change func(*corev1.Node)) {
-	_, _ = c.Store.Update(kubeapi.Nodes, "", name, false, func(o kubeapi.Object) (kubeapi.Object, error) {
+	changeNodeIn(c.Store, name, change)
+}
+
+func changeNodeIn(store Store, name string, change func(*corev1.Node)) {
+	_, _ = store.Update(kubeapi.Nodes, "", name, false, func(o kubeapi.Object) (kubeapi.Object, error) {
 		change(o.(*corev1.Node)) //nolint:forcetypeassert // The store holds nodes under Nodes.
 		return o, nil
 	})
@@ -77,8 +88,13 @@ func (c *Controller) leave(n *corev1.Node, uid types.UID) {
 		return
 	}
 	c.setReady(n, corev1.ConditionFalse, "KubeletNotReady", "node is shutting down")
+	c.awaitReport(n.Name, uid)
+}
+
+// awaitReport counts the silence of a kubelet that says nothing more, or is not let in.
+func (c *Controller) awaitReport(name string, uid types.UID) {
 	c.after("silence", uid, c.Timings.NodeMonitorGrace, func() {
-		c.changeNode(n.Name, func(n *corev1.Node) {
+		c.changeNode(name, func(n *corev1.Node) {
 			c.setReady(n, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
 		})
 	})

@@ -78,9 +78,18 @@ func (c *Controller) syncPods() {
 		case pod.Status.Phase == corev1.PodPending && ready:
 			c.start(pod)
 		case pod.Status.Phase == corev1.PodRunning:
-			c.changePod(pod, func(p *corev1.Pod) { c.setRunning(p, ready, restarted[node]) })
+			c.reportRunning(pod, ready, restarted[node])
 		}
 	}
+}
+
+// reportRunning is the kubelet's word about a pod, or the node controller's where no kubelet speaks.
+func (c *Controller) reportRunning(pod *corev1.Pod, ready, restarted bool) {
+	report := c.changePod
+	if ready {
+		report = c.reportPod
+	}
+	report(pod, func(p *corev1.Pod) { c.setRunning(p, ready, restarted) })
 }
 
 // restartedNodes are the nodes that have booted since their pods last started.
@@ -140,7 +149,7 @@ func (c *Controller) started(pod *corev1.Pod) {
 	if m == nil || !m.State().KubeletReady {
 		return
 	}
-	c.changePod(pod, func(p *corev1.Pod) {
+	c.reportPod(pod, func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
 		p.Status.StartTime = ptr.To(c.now())
 		p.Status.HostIP = m.Address
@@ -179,6 +188,7 @@ func (c *Controller) setRunning(p *corev1.Pod, ready, restarted bool) {
 	if p.Status.ContainerStatuses == nil {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: p.Spec.Containers[0].Name, Image: p.Spec.Containers[0].Image,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: c.now()}},
 		}}
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}}
 	}
@@ -203,7 +213,7 @@ func (c *Controller) finish(pod *corev1.Pod, ready bool) {
 func (c *Controller) remove(pod *corev1.Pod) {
 	current, err := c.Store.Get(kubeapi.Pods, pod.Namespace, pod.Name)
 	if err == nil && current.GetUID() == pod.UID && len(current.GetFinalizers()) == 0 {
-		_, _ = c.Store.Delete(kubeapi.Pods, pod.Namespace, pod.Name, false)
+		_, _ = c.asKubelet(pod.Spec.NodeName).Delete(kubeapi.Pods, pod.Namespace, pod.Name, false)
 	}
 }
 

@@ -18,6 +18,9 @@ export const cli = {
   resume: (operation: Named) => line('operation', 'resume', operation.name, '-n', operation.namespace),
   remove: (operation: Named) => line('operation', 'delete', operation.name, '-n', operation.namespace),
   watch: (operation: Named) => line('operation', 'watch', operation.name, '-n', operation.namespace),
+  confirm: (operation: Named, stage: string) =>
+    line('operation', 'confirm', operation.name, '--stage', stage, '-n', operation.namespace),
+  turnBack: (operation: Named) => line('operation', 'turn-back', operation.name, '-n', operation.namespace),
   hold: (cluster: Named, machine: string) =>
     line('machine', 'hold', machine, '--cluster', cluster.name, '-n', cluster.namespace),
   unhold: (cluster: Named, machine: string) =>
@@ -25,5 +28,9 @@ export const cli = {
   approve: (cluster: Named, machine: string) =>
     line('machine', 'approve', machine, '--cluster', cluster.name, '-n', cluster.namespace),
   cluster: (cluster: Named) => line('cluster', 'get', cluster.name, '-n', cluster.namespace),
+  exportBundle: (cluster: Named) =>
+    line('cluster', 'bundle-export', cluster.name, '--file', `${cluster.name}-secrets.yaml`, '-n', cluster.namespace),
+  takeSnapshot: (cluster: Named, name: string) =>
+    line('snapshot', 'take', '--cluster', cluster.name, ...(name ? ['--name', name] : []), '-n', cluster.namespace),
   audit: () => line('audit', '--follow'),
 };

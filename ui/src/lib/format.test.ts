@@ -1,8 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from 'vitest';
-import { clientName, formatClock, formatDuration, formatRelative, formatTime } from './format';
+import { clientName, formatBytes, formatClock, formatDuration, formatRelative, formatTime } from './format';
 
 const moment = Date.UTC(2026, 10, 29, 23, 5, 9);
+
+it('tells sizes as the command line does', () => {
+  expect([0, 1023, 1024, 48_234_528, 5 * 1024 ** 4].map((bytes) => formatBytes(bytes, 'en'))).toEqual([
+    '0 B',
+    '1,023 B',
+    '1.0 KiB',
+    '46.0 MiB',
+    '5,120.0 GiB',
+  ]);
+});
 
 describe('times', () => {
   it('are told in the zone that was chosen, with its name', () => {

@@ -23,6 +23,16 @@ function kept<Value>(make: (key: string) => Value): (key: string) => Value {
 
 const numbers = kept((locale) => new Intl.NumberFormat(locale));
 
+const fractions = kept((key) => {
+  const [locale = '', digits] = key.split(' ');
+  return new Intl.NumberFormat(locale, {
+    minimumFractionDigits: Number(digits),
+    maximumFractionDigits: Number(digits),
+  });
+});
+
+const tenths = (locale: string, digits: number) => fractions(`${locale} ${digits}`);
+
 const relatives = kept((locale) => new Intl.RelativeTimeFormat(locale, { numeric: 'auto' }));
 
 const lengths = kept((key) => {
@@ -104,6 +114,14 @@ export function formatDuration(length: number, locale: string): string {
 /** formatNumber is a number with the language's own separators. */
 export function formatNumber(value: number, locale: string): string {
   return numbers(locale).format(value);
+}
+
+const sizes = ['B', 'KiB', 'MiB', 'GiB'];
+
+/** formatBytes is a size as the command line has it. */
+export function formatBytes(bytes: number, locale: string): string {
+  const index = Math.min(sizes.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
+  return `${tenths(locale, index > 0 ? 1 : 0).format(bytes / 1024 ** index)} ${sizes[index]}`;
 }
 
 /** clientName is the name of a browser and its version in what it says of itself; everything else says its name as it is. */

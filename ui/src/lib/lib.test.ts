@@ -16,8 +16,8 @@ import { auditFilter, formatAuditQuery, joinEntries, parseAuditQuery } from './a
 import { cli, quote } from './cli';
 import { indexAfterKey } from './gridkeys';
 import { filterOperations, formatOperationQuery, parseOperationQuery } from './operationquery';
-import { steerings, steerObstacle, urgentFirst } from './operations';
-import { changesOf, confirmationName, machinesOf } from './plans';
+import { awaitedOf, rewritten, stagesOf, steerings, steerObstacle, turnedBack, urgentFirst } from './operations';
+import { changesOf, confirmationName, machinesOf, sameOrder } from './plans';
 import { clusterPath, operationPath } from './refs';
 import { rightsIn, startVerb } from './rights';
 
@@ -26,6 +26,11 @@ it('quotes what a shell would take apart', () => {
   expect(quote("it's; rm")).toBe("'it'\\''s; rm'");
   expect(quote('')).toBe("''");
   expect(cli.resume({ namespace: 'ns', name: 'op' })).toBe('ichor operation resume op -n ns');
+  const cluster = { namespace: 'ns', name: 'c1' };
+  expect(cli.takeSnapshot(cluster, '')).toBe('ichor snapshot take --cluster c1 -n ns');
+  expect(cli.takeSnapshot(cluster, 'a b')).toBe("ichor snapshot take --cluster c1 --name 'a b' -n ns");
+  expect(cli.exportBundle(cluster)).toBe('ichor cluster bundle-export c1 --file c1-secrets.yaml -n ns');
+  expect(cli.confirm(cluster, 'Await')).toBe('ichor operation confirm c1 --stage Await -n ns');
 });
 
 it('decodes short texts as the browser does, and leaves the others to it', () => {
@@ -84,6 +89,9 @@ describe('steering', () => {
     expect(steerings(open)).toEqual(['pause', 'remove']);
     expect(steerings(create(OperationSchema, { paused: true }))).toEqual(['resume', 'remove']);
     expect(steerings(create(OperationSchema, { failureReason: 'x' }))).toEqual(['retry', 'pause', 'remove']);
+    expect(steerings(create(OperationSchema, { canTurnBack: true }))).toEqual(['pause', 'turnBack', 'remove']);
+    expect(steerings(create(OperationSchema, { noWayBack: 'x' }))).toContain('turnBack');
+    expect(steerings(create(OperationSchema, { turnBackRequested: true }))).toContain('turnBack');
     expect(steerings(create(OperationSchema, { phase: OperationPhase.COMPLETED }))).toEqual(['remove']);
   });
   it('needs the right to start for a retry', () => {
@@ -95,6 +103,20 @@ describe('steering', () => {
     expect(steerObstacle(asked, 'retry', may(['talos']))).toEqual({ why: 'retrying' });
     expect(steerObstacle(asked, 'pause', may(['talos']))).toBeUndefined();
   });
+  it.each([
+    ['as long as there is a way back', { canTurnBack: true }, ['ca-rotation'], undefined],
+    ['not without the right', { canTurnBack: true }, [], { why: 'start', namespace: 'ns', verb: 'ca-rotation' }],
+    ['not twice', { turnBackRequested: true }, ['ca-rotation'], { why: 'turningBack' }],
+    ['not after the drop', { noWayBack: 'x' }, ['ca-rotation'], { why: 'noWayBack' }],
+    ['not after the drop, whoever has asked', { noWayBack: 'x', turnBackRequested: true }, [], { why: 'noWayBack' }],
+  ])('turns back %s', (_, part, start, obstacle) => {
+    const operation = create(OperationSchema, { ref: { namespace: 'ns' }, kind: OperationKind.CA_ROTATION, ...part });
+    expect(steerObstacle(operation, 'turnBack', may(start))).toEqual(obstacle);
+  });
+  it('needs the right to start for a confirmation', () => {
+    expect(steerObstacle(open, 'confirm', may([]))).toMatchObject({ why: 'start' });
+    expect(steerObstacle(open, 'confirm', may(['talos']))).toBeUndefined();
+  });
   it('orders the urgent first, then the newest', () => {
     const of = (name: string, attention: Attention, time: number) =>
       create(OperationSchema, { ref: { name }, attention, createTime: timestampFromMs(time) });
@@ -102,6 +124,36 @@ describe('steering', () => {
       urgentFirst,
     );
     expect(sorted.map((operation) => operation.ref?.name)).toEqual(['b', 'c', 'a']);
+  });
+});
+
+describe('an operation', () => {
+  const of = (part: object) => create(OperationSchema, part);
+  it('has its stages in order, each once', () => {
+    const states = (part: object) => stagesOf(of(part)).map(({ name, state }) => `${name} ${state}`);
+    expect(states({})).toEqual([]);
+    expect(states({ completedStages: ['A'], stage: 'B', comingStages: ['C', 'D'] })).toEqual([
+      'A done',
+      'B current',
+      'C coming',
+      'D coming',
+    ]);
+    expect(states({ completedStages: ['A', 'B'], stage: 'B' })).toEqual(['A done', 'B done']);
+  });
+  it('says what it asks people for', () => {
+    expect(awaitedOf({ awaits: '' })).toBeUndefined();
+    expect(awaitedOf({ awaits: 'TalosAwaitingCredentials' })).toBe('talos');
+    expect(awaitedOf({ awaits: 'KubernetesAwaitingCredentials' })).toBe('kubernetes');
+    expect(awaitedOf({ awaits: 'BackRefreshTokens' })).toBe('tokens');
+    expect(awaitedOf({ awaits: 'toString' })).toBe('other');
+  });
+  it('counts what it writes again, while it does', () => {
+    expect(rewritten(of({ units: [{ name: 'Rewrite', done: 5n, goesOn: true }] }))).toBe(5);
+    expect(rewritten(of({ units: [{ name: 'Rewrite', done: 5n }] }))).toBeUndefined();
+  });
+  it('tells whether it was turned back', () => {
+    expect(turnedBack(of({ conditions: [{ type: 'Succeeded', reason: 'TurnedBack' }] }))).toBe(true);
+    expect(turnedBack(of({ conditions: [{ type: 'Succeeded', reason: 'Succeeded' }] }))).toBe(false);
   });
 });
 
@@ -118,6 +170,14 @@ describe('plans', () => {
     expect(confirmationName(plan, '')).toBe('c1');
     expect(confirmationName(plan, 'm1')).toBe('m1');
     expect(confirmationName({ ...plan, confirmation: Confirmation.YES }, '')).toBeUndefined();
+  });
+  it('say the order of machines once', () => {
+    const one = (...names: string[]) => ({ groups: names.map((name) => ({ machines: [{ name }] })) });
+    const { stages } = create(PlanSchema, {
+      stages: [one('a', 'b'), one('b', 'a'), one('a', 'b'), one('a'), one('a')],
+    });
+    const same = stages.map((stage, index) => sameOrder(stage, stages.slice(0, index)));
+    expect(same).toEqual([undefined, undefined, stages[0], undefined, undefined]);
   });
   it('have each machine once, with its change', () => {
     const changed = create(PlanSchema, {

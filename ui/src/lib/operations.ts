@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { Operation } from '../gen/ichor/v1alpha1/operation_pb';
-import { OperationPhase } from '../gen/ichor/v1alpha1/operation_pb';
+import { OperationKind, OperationPhase } from '../gen/ichor/v1alpha1/operation_pb';
 import type { OperationTarget } from '../gen/ichor/v1alpha1/types_pb';
 import type { Obstacle } from './orders';
 import type { Rights } from './rights';
@@ -61,15 +61,27 @@ export function urgentFirst(a: Operation, b: Operation): number {
 }
 
 /** Steering is what can be done to an operation. */
-export type Steering = 'pause' | 'resume' | 'retry' | 'remove';
+export type Steering = 'pause' | 'resume' | 'retry' | 'turnBack' | 'confirm' | 'remove';
 
-/** steerings are what it makes sense to offer: an operation that is over can be deleted, one that has failed retried. */
+/** needsStart are the steerings that make an operation go on, for which one needs the right to start it. */
+const needsStart: readonly Steering[] = ['retry', 'turnBack', 'confirm'];
+
+/**
+ * steerings are what it makes sense to offer beside each other: an operation that is over can be deleted, one that has failed retried, and one that can
+ * be turned back, or could be, says so. What it waits for is confirmed where that is told.
+ */
 export function steerings(operation: Operation): Steering[] {
   if (isOver(operation)) {
     return ['remove'];
   }
   const failed = operation.failureReason !== '';
-  return [...(failed ? (['retry'] as const) : []), operation.paused ? 'resume' : 'pause', 'remove'];
+  const back = operation.canTurnBack || operation.turnBackRequested || operation.noWayBack !== '';
+  return [
+    ...(failed ? (['retry'] as const) : []),
+    operation.paused ? 'resume' : 'pause',
+    ...(back ? (['turnBack'] as const) : []),
+    'remove',
+  ];
 }
 
 /** steerObstacle is why something cannot be done to an operation. */
@@ -84,9 +96,71 @@ export function steerObstacle(operation: Operation, steering: Steering, rights: 
   if (steering === 'retry' && operation.retryRequested) {
     return { why: 'retrying' };
   }
+  if (steering === 'turnBack' && operation.noWayBack !== '') {
+    return { why: 'noWayBack' };
+  }
+  if (steering === 'turnBack' && !operation.canTurnBack) {
+    return { why: 'turningBack' };
+  }
   const verb = startVerb(operation.kind, actionOf(operation));
-  if (steering === 'retry' && !rights.start.has(verb)) {
+  if (needsStart.includes(steering) && !rights.start.has(verb)) {
     return { why: 'start', namespace, verb };
   }
   return undefined;
+}
+
+/** Stage is one of an operation: over, under way, or to come. */
+export interface Stage {
+  name: string;
+  state: 'done' | 'current' | 'coming';
+}
+
+/** stagesOf are the stages of an operation in order, as far as the hub tells those that are to come. */
+export function stagesOf({ stage, completedStages, comingStages }: Operation): Stage[] {
+  const known = new Map<string, Stage['state']>();
+  const add = (names: readonly string[], state: Stage['state']) => {
+    for (const name of names) {
+      if (name !== '' && !known.has(name)) {
+        known.set(name, state);
+      }
+    }
+  };
+  add(completedStages, 'done');
+  add([stage], 'current');
+  add(comingStages, 'coming');
+  return [...known].map(([name, state]) => ({ name, state }));
+}
+
+/** passing are the kinds in which a machine goes through many stages, each of which is proved. */
+const passing = [OperationKind.CA_ROTATION, OperationKind.KEY_ROTATION, OperationKind.ETCD_RESTORE];
+
+/** hasPasses says whether the machines of an operation go through many stages. */
+export function hasPasses({ kind }: Pick<Operation, 'kind'>): boolean {
+  return passing.includes(kind);
+}
+
+/** Awaited is what people are asked for, among the texts of the page. */
+export type Awaited = 'talos' | 'kubernetes' | 'tokens' | 'other';
+
+const awaited: ReadonlyMap<string, Awaited> = new Map([
+  ['TalosAwaitingCredentials', 'talos'],
+  ['KubernetesAwaitingCredentials', 'kubernetes'],
+  ['RefreshTokens', 'tokens'],
+  ['BackRefreshTokens', 'tokens'],
+]);
+
+/** awaitedOf is what an operation asks people for; undefined if it asks for nothing. A hub that is newer than the page may ask for something else. */
+export function awaitedOf({ awaits }: Pick<Operation, 'awaits'>): Awaited | undefined {
+  return awaits === '' ? undefined : (awaited.get(awaits) ?? 'other');
+}
+
+/** rewritten is how many objects an operation has written again so far, while it does. */
+export function rewritten({ units }: Pick<Operation, 'units'>): number | undefined {
+  const unit = units.find((each) => each.goesOn);
+  return unit && Number(unit.done);
+}
+
+/** turnedBack says whether an operation is over and has left everything as it was. */
+export function turnedBack({ conditions }: Pick<Operation, 'conditions'>): boolean {
+  return conditions.some(({ type, reason }) => type === 'Succeeded' && reason === 'TurnedBack');
 }

@@ -13,6 +13,7 @@ import {
   nodeActions,
   orderOf,
   problemsOf,
+  restoreOf,
   startObstacle,
 } from './orders';
 import { rightsIn } from './rights';
@@ -30,6 +31,7 @@ const stop = (part: Partial<Draft> = {}): Draft => ({
   ...draftFor({ kind: OperationKind.SHUTDOWN, action: 'Stop' }, cluster),
   ...part,
 });
+const restore = (part: Partial<Draft> = {}): Draft => ({ ...restoreOf(cluster, 's1'), ...part });
 const ref = { namespace: 'ns', name: 'c1' };
 
 it('begins with what the spec asks for', () => {
@@ -53,6 +55,10 @@ describe('problemsOf', () => {
     [node('RestartService', { service: 'ext-iscsid' }), {}],
     [stop(), { snapshot: 'snapshot' }],
     [stop({ snapshot: 'None' }), {}],
+    [restore(), { safetySnapshot: 'snapshot' }],
+    [restore({ safetySnapshot: 'None' }), {}],
+    [{ kind: OperationKind.CA_ROTATION }, {}],
+    [{ kind: OperationKind.KEY_ROTATION }, {}],
     [{ kind: OperationKind.KUBERNETES, kubernetesVersion: '1.35' }, { kubernetesVersion: 'version' }],
   ])('%o: %o', (part, problems) => {
     expect(problemsOf(draft(part))).toEqual(problems);
@@ -98,6 +104,20 @@ describe('orderOf', () => {
     [draft({ kind: OperationKind.CONFIG, machines: ['a'] }), 'config', { machines: ['a'] }],
     [stop({ snapshot: 'Take' }), 'shutdown', { action: 'Stop', snapshot: 'Take' }],
     [stop({ snapshot: 'Take', action: 'Start' }), 'shutdown', { action: 'Start', snapshot: '' }],
+    [draft({ kind: OperationKind.CA_ROTATION }), 'caRotation', { authorities: ['Talos', 'Kubernetes'] }],
+    [
+      draft({ kind: OperationKind.CA_ROTATION, authorities: 'Kubernetes' }),
+      'caRotation',
+      { authorities: ['Kubernetes'] },
+    ],
+    [draft({ kind: OperationKind.KEY_ROTATION }), 'keyRotation', { keys: ['ServiceAccount', 'Secretbox'] }],
+    [draft({ kind: OperationKind.KEY_ROTATION, keys: 'Secretbox' }), 'keyRotation', { keys: ['Secretbox'] }],
+    [restore({ safetySnapshot: 'Take' }), 'etcdRestore', { snapshotName: 's1', safetySnapshot: 'Take', integrity: '' }],
+    [
+      restore({ safetySnapshot: 'None', integrity: 'RawCopy' }),
+      'etcdRestore',
+      { snapshotName: 's1', safetySnapshot: 'None', integrity: 'RawCopy' },
+    ],
   ])('gives each what goes with it, and nothing else: %o', (part, sort, value) => {
     expect(orderOf(ref, part).parameters).toEqual({ parameters: { case: sort, value } });
   });
@@ -149,6 +169,8 @@ it('offers what there is, and etcd where there is one', () => {
     OperationKind.TALOS,
     OperationKind.KUBERNETES,
     OperationKind.CONFIG,
+    OperationKind.CA_ROTATION,
+    OperationKind.KEY_ROTATION,
     'EtcdDefrag',
     'Stop',
     'Start',

@@ -31,6 +31,13 @@ export interface Draft {
   /** machines are those of kind config; undefined is all of them. */
   machines: readonly string[] | undefined;
   snapshot: string;
+  /** authorities are those of kind ca-rotation, and keys those of kind key-rotation. */
+  authorities: 'Both' | 'Talos' | 'Kubernetes';
+  keys: 'Both' | 'ServiceAccount' | 'Secretbox';
+  /** restored is the snapshot of kind etcd-restore. */
+  restored: string;
+  safetySnapshot: string;
+  integrity: string;
   talosVersion: string;
   schematicID: string;
   kubernetesVersion: string;
@@ -49,6 +56,8 @@ export const clusterStarts: readonly Start[] = [
   { kind: OperationKind.TALOS, action: '' },
   { kind: OperationKind.KUBERNETES, action: '' },
   { kind: OperationKind.CONFIG, action: '' },
+  { kind: OperationKind.CA_ROTATION, action: '' },
+  { kind: OperationKind.KEY_ROTATION, action: '' },
   { kind: OperationKind.NODE, action: 'EtcdDefrag' },
   { kind: OperationKind.SHUTDOWN, action: 'Stop' },
   { kind: OperationKind.SHUTDOWN, action: 'Start' },
@@ -74,12 +83,22 @@ export function draftFor(start: Start, cluster: Pick<Cluster, 'desired'>, machin
     afterReset: '',
     machines: undefined,
     snapshot: '',
+    authorities: 'Both',
+    keys: 'Both',
+    restored: '',
+    safetySnapshot: '',
+    integrity: '',
     talosVersion: cluster.desired?.talosVersion ?? '',
     schematicID: cluster.desired?.schematicId ?? '',
     kubernetesVersion: cluster.desired?.kubernetesVersion ?? '',
     maxUnavailable: '',
     overrides: {},
   };
+}
+
+/** restoreOf begins a draft that puts a cluster back to a snapshot. */
+export function restoreOf(cluster: Pick<Cluster, 'desired'>, snapshot: string): Draft {
+  return { ...draftFor({ kind: OperationKind.ETCD_RESTORE, action: '' }, cluster), restored: snapshot };
 }
 
 /** machineOf is the machine that a draft is about; empty if it is about the cluster. */
@@ -113,6 +132,9 @@ export function problemsOf(draft: Draft): Partial<Record<keyof Draft, Problem>> 
   }
   if (draft.action === 'Stop' && draft.snapshot === '') {
     problems.snapshot = 'snapshot';
+  }
+  if (draft.kind === OperationKind.ETCD_RESTORE && draft.safetySnapshot === '') {
+    problems.safetySnapshot = 'snapshot';
   }
   return problems;
 }
@@ -155,10 +177,22 @@ function parametersOf(draft: Draft): Parameters {
         case: 'shutdown',
         value: { action: draft.action, snapshot: draft.action === 'Stop' ? draft.snapshot : '' },
       };
+    case OperationKind.CA_ROTATION:
+      return { case: 'caRotation', value: { authorities: eachOf(draft.authorities, ['Talos', 'Kubernetes']) } };
+    case OperationKind.KEY_ROTATION:
+      return { case: 'keyRotation', value: { keys: eachOf(draft.keys, ['ServiceAccount', 'Secretbox']) } };
+    case OperationKind.ETCD_RESTORE:
+      return {
+        case: 'etcdRestore',
+        value: { snapshotName: draft.restored, safetySnapshot: draft.safetySnapshot, integrity: draft.integrity },
+      };
     default:
       return { case: undefined };
   }
 }
+
+/** eachOf is what was chosen, or both in the order in which the hub takes them. */
+const eachOf = (chosen: string, both: readonly string[]) => (chosen === 'Both' ? [...both] : [chosen]);
 
 /** actionParameters are what goes with one action only; the hub refuses what goes with another. */
 function actionParameters(draft: Draft): MessageInitShape<typeof NodeParametersSchema> {
@@ -187,7 +221,20 @@ export type Obstacle =
   | { why: 'operate' | 'machines'; namespace: string }
   | { why: 'start'; namespace: string; verb: string }
   | { why: 'unfinished'; operation: string }
-  | { why: 'deleting' | 'kind' | 'gone' | 'approval' | 'retrying' };
+  | { why: Plain };
+
+/** Plain obstacles need no values. */
+type Plain =
+  | 'deleting'
+  | 'kind'
+  | 'gone'
+  | 'approval'
+  | 'retrying'
+  | 'turningBack'
+  | 'noWayBack'
+  | 'notTaken'
+  | 'snapshotDeleting'
+  | 'noStorage';
 
 /** startObstacle is what is known to stand against a start before anybody asks for a plan. The plan knows more. */
 export function startObstacle(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { Plan, PlanMachine } from '../gen/ichor/v1alpha1/operation_pb';
+import type { Plan, PlanMachine, PlanStage } from '../gen/ichor/v1alpha1/operation_pb';
 import { Confirmation, Effect } from '../gen/ichor/v1alpha1/operation_pb';
 import type { OperationTarget } from '../gen/ichor/v1alpha1/types_pb';
 import { targetParts } from './operations';
@@ -77,4 +77,19 @@ export function machinesOf(plan: Pick<Plan, 'stages'>): PlanMachine[] {
     }
   }
   return [...found.values()];
+}
+
+/** staysUp says that no machine is away in a plan, whatever its stages do: rotations change what machines have. */
+export function staysUp({ effect }: Pick<Plan, 'effect'>): boolean {
+  return effect === Effect.CA_ROTATION || effect === Effect.KEY_ROTATION;
+}
+
+/** Fewer groups than this are said again rather than looked for. */
+const fewGroups = 2;
+
+/** sameOrder is the first of the stages before that takes the same machines in the same order, where that is long to read again. */
+export function sameOrder(stage: PlanStage, before: readonly PlanStage[]): PlanStage | undefined {
+  const order = (of: PlanStage) =>
+    JSON.stringify(of.groups.map((group) => group.machines.map(({ name, effect, diff }) => [name, effect, diff])));
+  return stage.groups.length < fewGroups ? undefined : before.find((each) => order(each) === order(stage));
 }

@@ -48,10 +48,13 @@ export function operationMark(phase: OperationPhase, attention: Attention): Mark
 }
 
 /** conditions of which True is nothing to celebrate: they are there to be False. */
-const inverted = new Set(['Paused', 'TargetSuperseded', 'Deleting']);
+const inverted = new Set(['Paused', 'TargetSuperseded', 'Deleting', 'BundleBackupStale', 'TurningBack']);
 
 /** neutral conditions are neither good nor bad. */
 const neutral = new Set(['Progressing', 'LockHeld', 'Succeeded', 'Removed']);
+
+/** mild conditions are ones that are False for a while before anything goes wrong. */
+const mild = new Set(['SpecInSync', 'EtcdBackedUp']);
 
 /** conditionMark is the mark of a condition of a cluster or a machine. Unknown is not False. */
 export function conditionMark(condition: Pick<Condition, 'type' | 'status' | 'reason'>): Mark {
@@ -68,5 +71,5 @@ export function conditionMark(condition: Pick<Condition, 'type' | 'status' | 're
   if (neutral.has(condition.type)) {
     return 'unknown';
   }
-  return condition.type === 'SpecInSync' || inverted.has(condition.type) ? 'soon' : 'person';
+  return mild.has(condition.type) || inverted.has(condition.type) ? 'soon' : 'person';
 }

@@ -50,7 +50,7 @@ describe('timelineOf', () => {
     const timeline = timelineOf(operation, 260_000);
     expect(timeline?.end).toBe(260_000);
     expect(timeline?.lanes[1]).toMatchObject({ state: 'running', since: 200_000 });
-    expect(timeline?.lanes[1]?.bars.at(-1)).toEqual({
+    expect(timeline?.lanes[1]?.bars.at(-1)).toMatchObject({
       step: 'Draining',
       start: 200_000,
       end: 260_000,
@@ -165,6 +165,23 @@ describe('timelineOf', () => {
     expect(timeline?.lanes[0]?.bars[0]).toMatchObject({ start: 100_000, end: 101_000 });
     expect(timeline?.end).toBeGreaterThan(100_000);
   });
+});
+
+it('tells what was proved from what goes on, and counts', () => {
+  const units = [
+    { name: 'm1', stage: 'TalosSwap', message: 'proved', steps: [{ ...step('Applying', 1, 2), stage: 'TalosSwap' }] },
+    { name: 'm2', stage: 'TalosSwap', step: 'Verifying', message: 'waits', steps: [step('Verifying', 2)] },
+    { name: 'm3', stage: 'TalosSwap', failed: true, message: 'broke', steps: [step('Verifying', 2)] },
+    { name: 'Rewrite', stage: 'Rewrite', step: 'Rewriting', done: 12n, goesOn: true, steps: [step('Rewriting', 2)] },
+  ];
+  const lanes = timelineOf(create(OperationSchema, { startTime: at(1), machines: units }), 9_000)?.lanes ?? [];
+  expect(lanes.map(({ message, found, done, goesOn }) => [message, found, done, goesOn])).toEqual([
+    ['', 'proved', 0, false],
+    ['waits', '', 0, false],
+    ['broke', '', 0, false],
+    ['', '', 12, true],
+  ]);
+  expect(lanes[0]?.bars.map(({ stage }) => stage)).toEqual(['TalosSwap', '']);
 });
 
 it('has round ticks, seven at most', () => {

@@ -12,6 +12,8 @@ export interface Bar {
   end: number;
   /** state says what the bar is: a step that is over, one under way, the one that failed, or waiting for a turn. */
   state: 'done' | 'running' | 'failed' | 'waiting';
+  /** stage is the one that the step belongs to; empty of a wait. */
+  stage: string;
 }
 
 /** Lane is the line of a machine, or of a stage without machines. */
@@ -24,6 +26,11 @@ export interface Lane {
   bars: Bar[];
   /** since is when the step under way began; undefined if none is. */
   since: number | undefined;
+  /** found is what is worth knowing of the stage that is over, such as what proves it; empty while a step goes on. */
+  found: string;
+  /** done counts what one step has done in many calls so far, and goesOn says that there is more. */
+  done: number;
+  goesOn: boolean;
   /** spent is how long its steps took so far, without waiting. */
   spent: number;
 }
@@ -79,13 +86,18 @@ function laneOf(unit: OperationUnit, begin: number, now: number): Lane {
   const bars = barsOf(unit, begin, now);
   const reached = bars.at(-1)?.end ?? begin;
   if (state === 'waiting' && now - reached >= shortestGap) {
-    bars.push({ step: '', start: reached, end: now, state: 'waiting' });
+    bars.push({ step: '', start: reached, end: now, state: 'waiting', stage: '' });
   }
+  // Between two steps a unit says what it has done; what it waits for, the operation says.
+  const over = unit.step === '' && !unit.failed;
   return {
     name: unit.name,
     stage: unit.stage,
     step: unit.step,
-    message: unit.message,
+    message: over ? '' : unit.message,
+    found: over ? unit.message : '',
+    done: Number(unit.done),
+    goesOn: unit.goesOn,
     state,
     bars,
     since: state === 'running' ? ms(unit.stepStartTime) : undefined,
@@ -113,12 +125,12 @@ function barsOf(unit: OperationUnit, begin: number, now: number): Bar[] {
     }
     const reached = bars.at(-1)?.end ?? begin;
     if (start - reached >= shortestGap) {
-      bars.push({ step: '', start: reached, end: start, state: 'waiting' });
+      bars.push({ step: '', start: reached, end: start, state: 'waiting', stage: '' });
     }
     const end = ms(step.endTime);
     const last = index === unit.steps.length - 1;
     const state = unit.failed && last ? 'failed' : end === undefined ? 'running' : 'done';
-    bars.push({ step: step.name, start, end: Math.max(end ?? now, start), state });
+    bars.push({ step: step.name, start, end: Math.max(end ?? now, start), state, stage: step.stage });
   }
   return bars;
 }

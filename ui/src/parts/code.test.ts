@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { TFunction } from 'i18next';
 import { describe, expect, it } from 'vitest';
 import { en } from '../i18n/en';
-import { gateWords, namedGate, stageWords, stepWords, warningWords } from './code';
+import { gateWords, namedGate, rotatedWords, stageWords, stepWords, warningWords } from './code';
 import { reasonWords } from './reason';
 
 const root = join(import.meta.dirname, '../../..');
@@ -35,18 +35,25 @@ describe('the page has words for what the hub says', () => {
   it('as steps', () => {
     expect(sorted(en.step)).toEqual(values(api('talosoperation_units.go'), 'Step'));
   });
+  const directory = join(root, 'controllers/operation/kind');
+  const kinds = readdirSync(directory, { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.go'))
+    .map((path) => readFileSync(join(directory, path), 'utf8'))
+    .join('\n');
+
   it('as stages', () => {
-    const kinds = join(root, 'controllers/operation/kind');
-    const plans = readdirSync(kinds, { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith('.go'));
-    const source = plans.map((path) => readFileSync(join(kinds, path), 'utf8')).join('\n');
-    expect(sorted(en.stage)).toEqual(values(source, 'Stage'));
+    expect(sorted(en.stage)).toEqual(values(kinds, 'Stage'));
+  });
+  it('as passes', () => {
+    const passes = [...kinds.matchAll(/^\t\w+ Pass = "(\w+)"$/gm)].map(([, value = '']) => value);
+    expect(sorted(en.pass, 'named')).toEqual(passes.sort());
   });
   it('as gates', () => {
     expect(sorted(en.gate, 'named')).toEqual(values(operations, 'Gate'));
   });
   it('as warnings', () => {
     const source = readFileSync(join(root, 'controllers/operation/plan/warning.go'), 'utf8');
-    expect(sorted(en.warning)).toEqual(values(source, 'Warning'));
+    expect(sorted(en.warning)).toEqual(values(source + kinds, 'Warning'));
   });
   it('as reasons why an operation does not move', () => {
     const paused = values(block(operations, "// TalosOperation's Paused condition"), 'Reason');
@@ -63,6 +70,13 @@ describe('the page has words for what the hub says', () => {
     const known = new Set(Object.keys(en.conditionName));
     expect(values(sources.join('\n'), 'Condition').filter((type) => !known.has(type))).toEqual([]);
   });
+  it('as what is rotated', () => {
+    const source = api('talosoperation_parameters.go');
+    const of = (type: string) =>
+      [...source.matchAll(new RegExp(`${type} = "(\\w+)"`, 'g'))].map(([, value = '']) => value);
+    expect(sorted(en.authority)).toEqual(of('CAAuthority').sort());
+    expect(sorted(en.key)).toEqual(of('RotatedKey').sort());
+  });
   it('as actions', () => {
     const source = api('talosoperation_parameters.go');
     const cluster = [...source.matchAll(/ClusterPowerAction = "(\w+)"/g)].map(([, value]) => value);
@@ -78,6 +92,8 @@ describe('a code of the hub', () => {
   it('is shown in words', () => {
     expect(stepWords(t, 'StayingOff')).toBe('step.StayingOff');
     expect(stageWords(t, 'WorkersOff')).toBe('stage.WorkersOff');
+    expect(stageWords(t, 'TalosSwap')).toBe('pass.named Talos pass.Swap');
+    expect(rotatedWords(t, 'key', ['Secretbox', 'New'])).toBe('key.Secretbox, New');
     expect(gateWords(t, 'Quorum')).toBe('gate.Quorum');
     expect(namedGate(t, 'Quorum')).toBe('gate.named gate.Quorum Quorum');
     expect(warningWords(t, 'StaysOff')).toBe('warning.StaysOff');
@@ -88,6 +104,11 @@ describe('a code of the hub', () => {
     expect([stepWords, stageWords, gateWords, namedGate].map((words) => words(t, 'toString'))).toEqual(
       Array(4).fill('toString'),
     );
+    expect(['TalosNew', 'Talosnamed', 'Kubernetes'].map((stage) => stageWords(t, stage))).toEqual([
+      'TalosNew',
+      'Talosnamed',
+      'Kubernetes',
+    ]);
     expect(warningWords(t, 'New')).toBeUndefined();
     expect(reasonWords(t, 'New')).toBe('reason.other New');
   });

@@ -2,7 +2,7 @@
 import type { TFunction } from 'i18next';
 import { en } from '../i18n/en';
 
-type Section = 'step' | 'stage' | 'gate' | 'warning';
+type Section = 'step' | 'stage' | 'pass' | 'gate' | 'warning' | 'authority' | 'key';
 type Words = Record<Section, Record<string, string>>;
 
 /** words are those of a code of the hub; a hub that is newer than the page may have others. */
@@ -16,9 +16,16 @@ export function stepWords(t: TFunction, step: string): string {
   return words(t, 'step', step) ?? step;
 }
 
-/** stageWords is the part of an operation that a stage is. */
+/** stageWords is the part of an operation that a stage is. A pass of a rotation is named by its authority and by what it does. */
 export function stageWords(t: TFunction, stage: string): string {
-  return words(t, 'stage', stage) ?? stage;
+  const [, authority = '', pass = ''] = /^(Talos|Kubernetes)(.+)$/.exec(stage) ?? [];
+  const does = pass === 'named' ? undefined : words(t, 'pass', pass);
+  return words(t, 'stage', stage) ?? (does === undefined ? stage : t('pass.named', { authority, pass: does }));
+}
+
+/** rotatedWords are what is rotated: authorities, or keys. */
+export function rotatedWords(t: TFunction, section: 'authority' | 'key', codes: readonly string[]): string {
+  return codes.map((code) => words(t, section, code) ?? code).join(', ');
 }
 
 /** gateWords is what a gate is about. */

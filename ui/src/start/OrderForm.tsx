@@ -4,6 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { useRights, useSession } from '../app/hub';
 import type { Cluster } from '../gen/ichor/v1alpha1/cluster_pb';
 import { OperationKind } from '../gen/ichor/v1alpha1/operation_pb';
+import type { Snapshot } from '../gen/ichor/v1alpha1/snapshot_pb';
 import type { MachineRole } from '../gen/ichor/v1alpha1/types_pb';
 import type { Draft } from '../lib/orders';
 import { problemsOf, startObstacle } from '../lib/orders';
@@ -15,6 +16,8 @@ import { Quiet } from '../parts/Section';
 import { ConfigFields } from './ConfigFields';
 import type { FieldsProps } from './fields';
 import { NodeFields } from './NodeFields';
+import { RestoreFields } from './RestoreFields';
+import { CARotationFields, KeyRotationFields } from './RotationFields';
 import { ShutdownFields } from './ShutdownFields';
 import css from './Start.module.css';
 import { BudgetField, KubernetesFields, TalosFields } from './VersionFields';
@@ -22,6 +25,7 @@ import { BudgetField, KubernetesFields, TalosFields } from './VersionFields';
 interface Props {
   cluster: Cluster;
   role: MachineRole | undefined;
+  snapshot: Snapshot | undefined;
   draft: Draft;
   asking: boolean;
   error: Error | null;
@@ -37,13 +41,16 @@ const forms: Partial<Record<OperationKind, React.ComponentType<FieldsProps>>> = 
   [OperationKind.CONFIG]: ConfigFields,
   [OperationKind.NODE]: NodeFields,
   [OperationKind.SHUTDOWN]: ShutdownFields,
+  [OperationKind.CA_ROTATION]: CARotationFields,
+  [OperationKind.KEY_ROTATION]: KeyRotationFields,
+  [OperationKind.ETCD_RESTORE]: RestoreFields,
 };
 
 /** rolling are the kinds that take workers away one after the other. */
-const rolling = [OperationKind.TALOS, OperationKind.KUBERNETES, OperationKind.CONFIG];
+const rolling = [OperationKind.TALOS, OperationKind.KUBERNETES, OperationKind.CONFIG, OperationKind.CA_ROTATION];
 
 /** OrderForm is what shall be done. It complains when somebody wants to go on, not while they type. */
-export function OrderForm({ cluster, role, draft, asking, error, onDraft, onReview, onClose }: Props) {
+export function OrderForm({ cluster, role, snapshot, draft, asking, error, onDraft, onReview, onClose }: Props) {
   const { t } = useTranslation();
   const { hub } = useSession();
   const rights = useRights(cluster.ref?.namespace ?? '');
@@ -69,7 +76,8 @@ export function OrderForm({ cluster, role, draft, asking, error, onDraft, onRevi
     const form = event.currentTarget;
     requestAnimationFrame(() => form.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus());
   };
-  const fields = { cluster, role, draft, problem, change: (part: Partial<Draft>) => onDraft({ ...draft, ...part }) };
+  const change = (part: Partial<Draft>) => onDraft({ ...draft, ...part });
+  const fields = { cluster, role, snapshot, draft, problem, change };
   const Form = forms[draft.kind];
   return (
     <form className={css.form} onSubmit={submit} noValidate>

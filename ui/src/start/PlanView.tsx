@@ -5,7 +5,7 @@ import { useSettings } from '../app/settings';
 import type { Plan, PlanMachine, PlanStage } from '../gen/ichor/v1alpha1/operation_pb';
 import { MachineRole } from '../gen/ichor/v1alpha1/types_pb';
 import { formatDuration } from '../lib/format';
-import { changesOf, effectOf, machinesOf } from '../lib/plans';
+import { changesOf, effectOf, machinesOf, sameOrder, staysUp } from '../lib/plans';
 import { gateWords, stageWords, warningWords } from '../parts/code';
 import { Fact, Facts } from '../parts/Facts';
 import { Mark } from '../parts/Mark';
@@ -25,7 +25,9 @@ export function PlanView({ plan }: { plan: Plan }) {
   return (
     <>
       <Facts>
-        <Fact name={t('start.effect')}>{effect && <Mark mark={effect.mark}>{t(`effect.${effect.key}`)}</Mark>}</Fact>
+        <Fact name={t('start.effect')} wide>
+          {effect && <Mark mark={effect.mark}>{t(`effect.${effect.key}`)}</Mark>}
+        </Fact>
         <Fact name={t('cluster.machines')}>{t('start.machinesTotal', { count: machines.length })}</Fact>
         <Fact name={t('start.estimateLabel')}>
           {estimate
@@ -80,23 +82,39 @@ export function PlanView({ plan }: { plan: Plan }) {
       )}
       <div className={css.order}>
         <h3>{t('start.order')}</h3>
-        {plan.stages.map((stage) => (
-          <Stage key={stage.name} stage={stage} />
+        {plan.stages.map((stage, index) => (
+          <Stage
+            key={stage.name}
+            stage={stage}
+            before={sameOrder(stage, plan.stages.slice(0, index))}
+            away={!staysUp(plan)}
+          />
         ))}
       </div>
     </>
   );
 }
 
-function Stage({ stage }: { stage: PlanStage }) {
+interface StageProps {
+  stage: PlanStage;
+  /** before is a stage that takes the same machines in the same order. */
+  before: PlanStage | undefined;
+  /** away says that a disruptive stage takes machines away, and not only something on them. */
+  away: boolean;
+}
+
+function Stage({ stage, before, away }: StageProps) {
   const { t } = useTranslation();
   return (
     <section className={css.stage} aria-label={stageWords(t, stage.name)}>
       <p>
         <strong>{stageWords(t, stage.name)}</strong>{' '}
-        {stage.disruptive && <span className={css.quiet}>{t('start.disruptive')}</span>}
+        {stage.disruptive && (
+          <span className={css.quiet}>{t(away ? 'start.disruptive' : 'start.changesMachines')}</span>
+        )}{' '}
+        {before && <span className={css.quiet}>{t('start.sameOrder', { stage: stageWords(t, before.name) })}</span>}
       </p>
-      {stage.groups.length > 0 && <Groups stage={stage} />}
+      {stage.groups.length > 0 && !before && <Groups stage={stage} />}
     </section>
   );
 }

@@ -7,6 +7,7 @@ import { useLocation } from 'wouter';
 import type { Cluster } from '../gen/ichor/v1alpha1/cluster_pb';
 import type { Plan } from '../gen/ichor/v1alpha1/operation_pb';
 import { OperationOrderSchema, OperationService } from '../gen/ichor/v1alpha1/operation_pb';
+import type { Snapshot } from '../gen/ichor/v1alpha1/snapshot_pb';
 import type { MachineRole } from '../gen/ichor/v1alpha1/types_pb';
 import type { Draft } from '../lib/orders';
 import { machineOf, orderOf } from '../lib/orders';
@@ -21,12 +22,14 @@ interface Props {
   cluster: Cluster;
   /** role is that of the machine that the draft is about: it can be asked for something else then. */
   role?: MachineRole;
+  /** snapshot is the one that the draft goes back to. */
+  snapshot?: Snapshot;
   draft: Draft;
   onClose: () => void;
 }
 
 /** StartDialog starts an operation in two steps: Review shows the hub's plan and writes nothing, Start does it. */
-export function StartDialog({ cluster, role, draft: first, onClose }: Props) {
+export function StartDialog({ cluster, role, snapshot, draft: first, onClose }: Props) {
   const { t } = useTranslation();
   const [, go] = useLocation();
   const [draft, setDraft] = useState(first);
@@ -76,6 +79,7 @@ export function StartDialog({ cluster, role, draft: first, onClose }: Props) {
         <OrderForm
           cluster={cluster}
           role={role}
+          snapshot={snapshot}
           draft={draft}
           onDraft={setDraft}
           onReview={() => ask(draft)}

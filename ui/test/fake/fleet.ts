@@ -4,6 +4,7 @@ import type { Cluster } from '../../src/gen/ichor/v1alpha1/cluster_pb';
 import { ClusterMode } from '../../src/gen/ichor/v1alpha1/cluster_pb';
 import { OperationKind, OperationPhase, UnitPhase } from '../../src/gen/ichor/v1alpha1/operation_pb';
 import { Attention, ConditionStatus, MachineRole } from '../../src/gen/ichor/v1alpha1/types_pb';
+import { addSnapshots } from './snapshots';
 import { World } from './world';
 
 const regions = ['eu-central', 'eu-west', 'us-east', 'us-west', 'ap-northeast'];
@@ -146,6 +147,7 @@ export function exampleFleet(): World {
   addTrouble(world, now);
   addRunning(world, now);
   addDone(world, now);
+  addSnapshots(world, { namespace: 'platform', name: 'alpha' }, now);
   for (let i = 0; i < 30; i++) {
     world.recordAudit({
       user: i % 3 ? 'mei@example.com' : 'system:serviceaccount:ci:roller',

@@ -9,6 +9,7 @@ import { refKey } from '../../src/lib/refs';
 import { kindNames } from '../../src/lib/rights';
 import { compareVersions } from '../../src/lib/versions';
 import type { Orders } from './service';
+import { stageNames as stagesOfKind, wholeStage } from './stages';
 import type { World } from './world';
 
 interface Refused {
@@ -65,22 +66,48 @@ export function planOf(world: World, order: OperationOrder | undefined, orders: 
     target,
     refusals,
     overridden,
-    warnings:
-      order.kind === OperationKind.TALOS
-        ? [{ code: 'NoSnapshot', message: 'there is no etcd snapshot of this cluster' }]
-        : [],
-    losses: effect === Effect.RESET ? ['the volume EPHEMERAL of w-1: 84 GiB', 'the user volume data: 412 GiB'] : [],
+    warnings: warnings[order.kind] ?? [],
+    losses: losses[effect] ?? [],
     estimatedDuration: { seconds: BigInt(216 * machines.length), nanos: 0 },
     observedTime: timestampFromMs(Date.now() - 3_000),
     atTarget:
       order.kind === OperationKind.TALOS && machines.every((machine) => machine.talosVersion === target.talosVersion),
-    confirmation:
-      orders.confirmName || [Effect.RESET, Effect.STOP].includes(effect) ? Confirmation.NAME : Confirmation.YES,
+    confirmation: orders.confirmName || byName.includes(effect) ? Confirmation.NAME : Confirmation.YES,
     writesSpec: order.kind === OperationKind.TALOS && target.talosVersion !== cluster.desired?.talosVersion,
     command: commandOf(order, cluster, machines),
     liveGates: ['EtcdHealthy', 'WorkersAvailable'],
   };
 }
+
+/** byName are the effects before which the name has to be typed. */
+const byName = [Effect.RESET, Effect.STOP, Effect.CA_ROTATION, Effect.KEY_ROTATION, Effect.RESTORE];
+
+const losses: Partial<Record<Effect, string[]>> = {
+  [Effect.RESET]: ['the volume EPHEMERAL of w-1: 84 GiB', 'the user volume data: 412 GiB'],
+  [Effect.CA_ROTATION]: ['credentials that the old authorities have signed are refused in the end, whoever keeps them'],
+  [Effect.RESTORE]: ['whatever was written to the Kubernetes API since the snapshot was taken'],
+};
+
+const warnings: Partial<Record<OperationKind, { code: string; message: string }[]>> = {
+  [OperationKind.TALOS]: [{ code: 'NoSnapshot', message: 'there is no etcd snapshot of this cluster' }],
+  [OperationKind.CA_ROTATION]: [
+    {
+      code: 'NotRotated',
+      message: 'not rotated: the authorities of etcd and of the API aggregator, of which Talos accepts no second one',
+    },
+    {
+      code: 'CredentialsChange',
+      message: 'who trusts the old authority alone cannot tell servers from others after the swap',
+    },
+  ],
+  [OperationKind.KEY_ROTATION]: [
+    { code: 'TokensExpire', message: 'once the old key is dropped, every token that it signed is void' },
+  ],
+  [OperationKind.ETCD_RESTORE]: [
+    { code: 'Outage', message: 'the Kubernetes API is away until the first control plane is back with the snapshot' },
+    { code: 'Rewinds', message: 'whatever follows the cluster sees time go back' },
+  ],
+};
 
 export type FakePlan = ReturnType<typeof planOf>;
 
@@ -142,10 +169,15 @@ const actionEffects: Record<string, Effect> = {
   Reset: Effect.RESET,
 };
 
+const kindEffects: Partial<Record<OperationKind, Effect>> = {
+  [OperationKind.KUBERNETES]: Effect.RESTART_COMPONENTS,
+  [OperationKind.CA_ROTATION]: Effect.CA_ROTATION,
+  [OperationKind.KEY_ROTATION]: Effect.KEY_ROTATION,
+  [OperationKind.ETCD_RESTORE]: Effect.RESTORE,
+};
+
 function effectOf(order: OperationOrder): Effect {
-  return order.kind === OperationKind.KUBERNETES
-    ? Effect.RESTART_COMPONENTS
-    : (actionEffects[actionOf(order)] ?? Effect.REBOOT);
+  return kindEffects[order.kind] ?? actionEffects[actionOf(order)] ?? Effect.REBOOT;
 }
 
 const stageNames: Partial<Record<OperationKind, string[]>> = {
@@ -168,6 +200,14 @@ function stagesOf(order: OperationOrder, machines: Machine[], target: object) {
       diff: configOf(machine).diff,
     }),
   });
+  const passes = stagesOfKind(order.parameters);
+  if (passes.length > 0) {
+    return passes.map((name) => ({
+      name,
+      disruptive: !wholeStage(name),
+      groups: wholeStage(name) ? [] : machines.map((machine) => ({ machines: [one(machine)] })),
+    }));
+  }
   const names = stageNames[order.kind] ?? [actionOf(order)];
   return names.map((name, index) => {
     const last = index === names.length - 1;
@@ -185,6 +225,16 @@ function commandOf(order: OperationOrder, cluster: Cluster, machines: Machine[])
   const action = actionOf(order)
     .replace(/(?<=.)[A-Z]/g, '-$&')
     .toLowerCase();
+  const named = `${cluster.ref?.name} -n ${cluster.ref?.namespace}`;
+  const parameters = order.parameters?.parameters;
+  switch (parameters?.case) {
+    case 'caRotation':
+      return `ichor cluster rotate-ca ${named} --authority ${parameters.value.authorities.join().toLowerCase()}`;
+    case 'keyRotation':
+      return `ichor cluster rotate-keys ${named} --key ${parameters.value.keys.join()}`;
+    case 'etcdRestore':
+      return `ichor cluster restore ${named} --from ${parameters.value.snapshotName}`;
+  }
   switch (order.kind) {
     case OperationKind.NODE:
       return `ichor node ${action} ${machines[0]?.node} ${where}`;

@@ -7,6 +7,7 @@ import { refKey } from '../../src/lib/refs';
 import { kindNames } from '../../src/lib/rights';
 import type { FakePlan } from './plans';
 import type { Orders } from './service';
+import { backwards, confirmed, ended, staged, stepStage } from './stages';
 import type { World } from './world';
 
 const steps = ['Pulling', 'Installing', 'Draining', 'Rebooting', 'Verifying', 'Uncordoning'];
@@ -29,7 +30,8 @@ export class Runner {
     const { namespace = '', name = '' } = order?.cluster ?? {};
     const kind = order?.kind ?? OperationKind.UNSPECIFIED;
     const ref = { namespace, name: `${kindNames[kind]}-${name}-${++this.count}` };
-    const machines = plan.stages.at(-1)?.groups.flatMap((group) => group.machines.map((machine) => machine.name)) ?? [];
+    const last = plan.stages.findLast((stage) => stage.groups.length > 0);
+    const machines = last?.groups.flatMap((group) => group.machines.map((machine) => machine.name)) ?? [];
     this.plans.set(refKey(ref), machines);
     const operation = this.world.putOperation({
       ref,
@@ -44,6 +46,7 @@ export class Runner {
       createdBy: user === 'admin' ? 'mei@example.com' : user,
       createTime: timestampFromMs(Date.now()),
       machinesTotal: machines.length,
+      comingStages: staged.includes(kind) ? plan.stages.map((stage) => stage.name) : [],
       maxUnavailable: order?.maxUnavailable || '1',
       answer: { doing: 'takes the lock', why: '', who: '', command: '', reason: '' },
     });
@@ -56,6 +59,18 @@ export class Runner {
     if (!paused) {
       this.later(key);
     }
+    return operation;
+  }
+
+  confirm(key: string): Operation {
+    const operation = this.world.putOperation(confirmed(this.get(key)));
+    this.later(key);
+    return operation;
+  }
+
+  turnBack(key: string): Operation {
+    const operation = this.world.putOperation(backwards(this.get(key)));
+    this.later(key);
     return operation;
   }
 
@@ -91,6 +106,10 @@ export class Runner {
   /** step takes one step of one machine. */
   private step(key: string): void {
     const operation = this.get(key);
+    if (staged.includes(operation.kind)) {
+      this.stage(key, operation);
+      return;
+    }
     const machines = operation.machines.map((unit) => ({ ...unit, steps: [...unit.steps] }));
     const now = timestampFromMs(Date.now());
     const unit = machines.at(-1);
@@ -123,6 +142,18 @@ export class Runner {
       answer: { doing: `${step} ${unit.name}`, why: '', who: '', command: '', reason: '' },
     });
     this.later(key);
+  }
+
+  /** stage takes one stage of an operation whose machines go stage by stage. */
+  private stage(key: string, operation: Operation): void {
+    const next = stepStage(this.world, operation);
+    if (!next) {
+      const stages = [...operation.completedStages, operation.stage];
+      const machines = operation.machines.map((unit) => ({ ...unit, phase: UnitPhase.COMPLETED }));
+      this.complete(key, { ...operation, machines, conditions: ended(operation) as never, completedStages: stages });
+    } else if (next.awaits === '') {
+      this.later(key);
+    }
   }
 
   private next(key: string, operation: Operation, machines: Operation['machines']): void {
@@ -206,7 +237,9 @@ export class Runner {
       attention: Attention.NONE,
       lockHeld: false,
       stage: '',
-      completedStages: ['Pull', 'Upgrade'],
+      completedStages: staged.includes(operation.kind) ? operation.completedStages : ['Pull', 'Upgrade'],
+      machinesCompleted: operation.machinesTotal,
+      canTurnBack: false,
       completionTime: timestampFromMs(Date.now()),
       answer: { doing: 'nothing: completed', why: '', who: '', command: '', reason: '' },
     });

@@ -9,11 +9,13 @@ import type { AuditFilter } from '../../src/gen/ichor/v1alpha1/hub_pb';
 import { AuditResult, AuditService, HubService } from '../../src/gen/ichor/v1alpha1/hub_pb';
 import type { Operation, OperationFilter } from '../../src/gen/ichor/v1alpha1/operation_pb';
 import { OperationKind, OperationService, RefusalsSchema } from '../../src/gen/ichor/v1alpha1/operation_pb';
+import { SnapshotReason, SnapshotService } from '../../src/gen/ichor/v1alpha1/snapshot_pb';
 import type { Page, Reference } from '../../src/gen/ichor/v1alpha1/types_pb';
 import { Attention } from '../../src/gen/ichor/v1alpha1/types_pb';
 import { refKey } from '../../src/lib/refs';
 import { configOf, planOf } from './plans';
 import { Runner } from './runner';
+import { stored } from './snapshots';
 import type { Entry, World } from './world';
 
 /** Orders are what tests want the fake to do. */
@@ -38,12 +40,18 @@ export const everyKind = [
   OperationKind.CONFIG,
   OperationKind.NODE,
   OperationKind.SHUTDOWN,
+  OperationKind.CA_ROTATION,
+  OperationKind.KEY_ROTATION,
+  OperationKind.ETCD_RESTORE,
 ];
 export const everyStart = [
   'talos',
   'kubernetes',
   'config',
   'shutdown',
+  'ca-rotation',
+  'key-rotation',
+  'etcd-restore',
   ...['reboot', 'shutdown', 'restart-service', 'etcd-defrag', 'etcd-forfeit-leadership', 'reset'].map(
     (action) => `node-${action}`,
   ),
@@ -230,10 +238,47 @@ export function routes(router: ConnectRouter, world: World, orders: Orders): voi
       world.recordAudit({ user, action: 'RetryOperation', operation: request.ref });
       return { operation: runner.retry(refKey(request.ref)), changed: true };
     },
+    confirmOperation: (request, context) => {
+      const user = writer(context);
+      const { stage } = request;
+      if (world.operations.get(refKey(request.ref))?.awaits !== stage) {
+        throw new ConnectError(`stage ${stage} waits for nobody`, Code.FailedPrecondition);
+      }
+      world.recordAudit({ user, action: 'ConfirmOperation', operation: request.ref, detail: stage });
+      return { operation: runner.confirm(refKey(request.ref)), changed: true };
+    },
+    turnBackOperation: (request, context) => {
+      const user = writer(context);
+      world.recordAudit({ user, action: 'TurnBackOperation', operation: request.ref });
+      return { operation: runner.turnBack(refKey(request.ref)), changed: true };
+    },
     deleteOperation: (request, context) => {
       writer(context);
       world.removeOperation(refKey(request.ref));
       return { gone: true };
+    },
+  });
+  router.service(SnapshotService, {
+    listSnapshots: (request, context) => {
+      who(context);
+      const all = request.clusters.flatMap((cluster) => world.snapshotsOf(refKey(cluster)));
+      const { items, ...rest } = pageOf(all, request.page);
+      return { snapshots: items, ...rest };
+    },
+    createSnapshot: (request, context) => {
+      const user = writer(context);
+      const { namespace = '', name = '' } = request.cluster ?? {};
+      const ref = { namespace, name: request.name || `${name}-manual-${world.snapshots.size}` };
+      const asked = {
+        ref,
+        cluster: request.cluster,
+        reason: SnapshotReason.MANUAL,
+        createTime: timestampFromMs(Date.now()),
+      };
+      const snapshot = world.putSnapshot(asked);
+      setTimeout(() => world.putSnapshot({ ...asked, ...stored(Date.now()) }), orders.stepLength);
+      world.recordAudit({ user, action: 'CreateSnapshot', cluster: request.cluster, detail: ref.name });
+      return { snapshot, changed: true };
     },
   });
   router.service(AuditService, {

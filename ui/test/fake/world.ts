@@ -2,13 +2,15 @@
 
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { create } from '@bufbuild/protobuf';
-import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
 import type { Cluster, Machine } from '../../src/gen/ichor/v1alpha1/cluster_pb';
 import { ClusterSchema, MachineSchema } from '../../src/gen/ichor/v1alpha1/cluster_pb';
 import type { AuditEntry } from '../../src/gen/ichor/v1alpha1/hub_pb';
 import { AuditEntrySchema, AuditResult } from '../../src/gen/ichor/v1alpha1/hub_pb';
 import type { Operation, OperationEvent } from '../../src/gen/ichor/v1alpha1/operation_pb';
 import { OperationEventSchema, OperationPhase, OperationSchema } from '../../src/gen/ichor/v1alpha1/operation_pb';
+import type { Snapshot } from '../../src/gen/ichor/v1alpha1/snapshot_pb';
+import { SnapshotSchema } from '../../src/gen/ichor/v1alpha1/snapshot_pb';
 import { Attention } from '../../src/gen/ichor/v1alpha1/types_pb';
 import { refKey } from '../../src/lib/refs';
 
@@ -32,6 +34,7 @@ export class World {
   readonly clusters = new Map<string, Cluster>();
   readonly machines = new Map<string, Machine>();
   readonly operations = new Map<string, Operation>();
+  readonly snapshots = new Map<string, Snapshot>();
   readonly events = new Map<string, OperationEvent[]>();
   readonly audit: AuditEntry[] = [];
   private log: Entry[] = [];
@@ -92,6 +95,20 @@ export class World {
     this.note({ sort: 'operation', key, value: operation });
     this.summarize(refKey(operation.cluster));
     return operation;
+  }
+
+  /** putSnapshot has no place in the list of changes: no watch tells of snapshots. */
+  putSnapshot(init: Parts): Snapshot {
+    const snapshot = create(SnapshotSchema, plain(init));
+    this.snapshots.set(refKey(snapshot.ref), snapshot);
+    return snapshot;
+  }
+
+  snapshotsOf(cluster: string): Snapshot[] {
+    const made = (snapshot: Snapshot) => (snapshot.createTime ? timestampMs(snapshot.createTime) : 0);
+    return [...this.snapshots.values()]
+      .filter((snapshot) => refKey(snapshot.cluster) === cluster)
+      .sort((a, b) => made(b) - made(a));
   }
 
   removeOperation(key: string): void {

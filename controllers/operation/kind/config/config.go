@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/grpc/status"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -353,7 +352,7 @@ func (e *Executor) bring(
 	case active != persistent && persistent != claimed:
 		return errPending
 	}
-	return told(call(writer, ctx, address, desired, modeOf(unit)), desired, own.Active)
+	return kind.Told(call(writer, ctx, address, desired, modeOf(unit)), desired, own.Active)
 }
 
 // modeOf is how a machine takes the config: for the step that is claimed or, when it is only checked, as it would be.
@@ -365,19 +364,6 @@ func modeOf(unit kind.Unit) talos.ApplyMode {
 		return talos.ApplyStaged
 	}
 	return talos.ApplyLive
-}
-
-// told is an answer of a machine without the secrets that it may repeat.
-func told(err error, configs ...[]byte) error {
-	if err == nil || !talos.IsStatus(err) {
-		return err
-	}
-	var answer interface{ GRPCStatus() *status.Status }
-	if !errors.As(err, &answer) {
-		return errors.New("the machine answers what cannot be told")
-	}
-	code, text := answer.GRPCStatus().Code(), answer.GRPCStatus().Message()
-	return status.Error(code, machineconfig.Cleaned(text, configs...))
 }
 
 // stillStaged makes sure, right before the reboot, that it brings in force what was claimed.
@@ -407,7 +393,7 @@ func (e *Executor) unstage(ctx context.Context, scope kind.Scope, unit kind.Unit
 	if err != nil || !isStaged(unit, machineconfig.Hash(own.Active), machineconfig.Hash(own.Persistent)) {
 		return err
 	}
-	return told(writer.ApplyConfig(ctx, address, own.Active, talos.ApplyStaged), own.Active)
+	return kind.Told(writer.ApplyConfig(ctx, address, own.Active, talos.ApplyStaged), own.Active)
 }
 
 // Undo implements kind.Executor: what was staged is taken back with the rest.

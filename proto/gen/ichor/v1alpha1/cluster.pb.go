@@ -1495,6 +1495,104 @@ func (x *ForgetClusterResponse) GetGone() bool {
 	return false
 }
 
+type ExportBundleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           *Reference             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportBundleRequest) Reset() {
+	*x = ExportBundleRequest{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportBundleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportBundleRequest) ProtoMessage() {}
+
+func (x *ExportBundleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportBundleRequest.ProtoReflect.Descriptor instead.
+func (*ExportBundleRequest) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ExportBundleRequest) GetRef() *Reference {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+type ExportBundleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// bundle is YAML, as talosctl gen config --with-secrets reads it.
+	Bundle []byte `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
+	// changed is false where the same bundle was exported before.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportBundleResponse) Reset() {
+	*x = ExportBundleResponse{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportBundleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportBundleResponse) ProtoMessage() {}
+
+func (x *ExportBundleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportBundleResponse.ProtoReflect.Descriptor instead.
+func (*ExportBundleResponse) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ExportBundleResponse) GetBundle() []byte {
+	if x != nil {
+		return x.Bundle
+	}
+	return nil
+}
+
+func (x *ExportBundleResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
 type HoldMachineRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Ref   *Reference             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -1507,7 +1605,7 @@ type HoldMachineRequest struct {
 
 func (x *HoldMachineRequest) Reset() {
 	*x = HoldMachineRequest{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1617,7 @@ func (x *HoldMachineRequest) String() string {
 func (*HoldMachineRequest) ProtoMessage() {}
 
 func (x *HoldMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1630,7 @@ func (x *HoldMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldMachineRequest.ProtoReflect.Descriptor instead.
 func (*HoldMachineRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{17}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HoldMachineRequest) GetRef() *Reference {
@@ -1566,7 +1664,7 @@ type HoldMachineResponse struct {
 
 func (x *HoldMachineResponse) Reset() {
 	*x = HoldMachineResponse{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1676,7 @@ func (x *HoldMachineResponse) String() string {
 func (*HoldMachineResponse) ProtoMessage() {}
 
 func (x *HoldMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1689,7 @@ func (x *HoldMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldMachineResponse.ProtoReflect.Descriptor instead.
 func (*HoldMachineResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{18}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HoldMachineResponse) GetMachine() *Machine {
@@ -1617,7 +1715,7 @@ type ApproveMachineRequest struct {
 
 func (x *ApproveMachineRequest) Reset() {
 	*x = ApproveMachineRequest{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1727,7 @@ func (x *ApproveMachineRequest) String() string {
 func (*ApproveMachineRequest) ProtoMessage() {}
 
 func (x *ApproveMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1740,7 @@ func (x *ApproveMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveMachineRequest.ProtoReflect.Descriptor instead.
 func (*ApproveMachineRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{19}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ApproveMachineRequest) GetRef() *Reference {
@@ -1662,7 +1760,7 @@ type ApproveMachineResponse struct {
 
 func (x *ApproveMachineResponse) Reset() {
 	*x = ApproveMachineResponse{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1772,7 @@ func (x *ApproveMachineResponse) String() string {
 func (*ApproveMachineResponse) ProtoMessage() {}
 
 func (x *ApproveMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1785,7 @@ func (x *ApproveMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveMachineResponse.ProtoReflect.Descriptor instead.
 func (*ApproveMachineResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{20}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ApproveMachineResponse) GetMachine() *Machine {
@@ -1716,7 +1814,7 @@ type DiffConfigRequest struct {
 
 func (x *DiffConfigRequest) Reset() {
 	*x = DiffConfigRequest{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1826,7 @@ func (x *DiffConfigRequest) String() string {
 func (*DiffConfigRequest) ProtoMessage() {}
 
 func (x *DiffConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1839,7 @@ func (x *DiffConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffConfigRequest.ProtoReflect.Descriptor instead.
 func (*DiffConfigRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{21}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DiffConfigRequest) GetCluster() *Reference {
@@ -1768,7 +1866,7 @@ type DiffConfigResponse struct {
 
 func (x *DiffConfigResponse) Reset() {
 	*x = DiffConfigResponse{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1780,7 +1878,7 @@ func (x *DiffConfigResponse) String() string {
 func (*DiffConfigResponse) ProtoMessage() {}
 
 func (x *DiffConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1793,7 +1891,7 @@ func (x *DiffConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffConfigResponse.ProtoReflect.Descriptor instead.
 func (*DiffConfigResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{22}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DiffConfigResponse) GetMachines() []*ConfigDiff {
@@ -1823,7 +1921,7 @@ type ConfigDiff struct {
 
 func (x *ConfigDiff) Reset() {
 	*x = ConfigDiff{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +1933,7 @@ func (x *ConfigDiff) String() string {
 func (*ConfigDiff) ProtoMessage() {}
 
 func (x *ConfigDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +1946,7 @@ func (x *ConfigDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigDiff.ProtoReflect.Descriptor instead.
 func (*ConfigDiff) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{23}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConfigDiff) GetMachine() *Reference {
@@ -1900,6 +1998,159 @@ func (x *ConfigDiff) GetTrouble() string {
 	return ""
 }
 
+// ExportClusterRequest asks for the files of one cluster.
+type ExportClusterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       *Reference             `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportClusterRequest) Reset() {
+	*x = ExportClusterRequest{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportClusterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportClusterRequest) ProtoMessage() {}
+
+func (x *ExportClusterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportClusterRequest.ProtoReflect.Descriptor instead.
+func (*ExportClusterRequest) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ExportClusterRequest) GetCluster() *Reference {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+// ExportClusterResponse are the files of a cluster. The same cluster gives the same files.
+type ExportClusterResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Files []*ExportedFile        `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	// remarks say what was left out that somebody might look for.
+	Remarks       []string `protobuf:"bytes,2,rep,name=remarks,proto3" json:"remarks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportClusterResponse) Reset() {
+	*x = ExportClusterResponse{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportClusterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportClusterResponse) ProtoMessage() {}
+
+func (x *ExportClusterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportClusterResponse.ProtoReflect.Descriptor instead.
+func (*ExportClusterResponse) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ExportClusterResponse) GetFiles() []*ExportedFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *ExportClusterResponse) GetRemarks() []string {
+	if x != nil {
+		return x.Remarks
+	}
+	return nil
+}
+
+// ExportedFile is one file.
+type ExportedFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// path is where it belongs, below the directory that is exported to, with slashes: NAMESPACE/CLUSTER/taloscluster.yaml.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Content       string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportedFile) Reset() {
+	*x = ExportedFile{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportedFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportedFile) ProtoMessage() {}
+
+func (x *ExportedFile) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportedFile.ProtoReflect.Descriptor instead.
+func (*ExportedFile) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ExportedFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ExportedFile) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
 type WatchClustersRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Filter      *ClusterFilter         `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
@@ -1912,7 +2163,7 @@ type WatchClustersRequest struct {
 
 func (x *WatchClustersRequest) Reset() {
 	*x = WatchClustersRequest{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2175,7 @@ func (x *WatchClustersRequest) String() string {
 func (*WatchClustersRequest) ProtoMessage() {}
 
 func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2188,7 @@ func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersRequest.ProtoReflect.Descriptor instead.
 func (*WatchClustersRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{24}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchClustersRequest) GetFilter() *ClusterFilter {
@@ -1980,7 +2231,7 @@ type WatchClustersResponse struct {
 
 func (x *WatchClustersResponse) Reset() {
 	*x = WatchClustersResponse{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2243,7 @@ func (x *WatchClustersResponse) String() string {
 func (*WatchClustersResponse) ProtoMessage() {}
 
 func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2256,7 @@ func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersResponse.ProtoReflect.Descriptor instead.
 func (*WatchClustersResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{25}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchClustersResponse) GetEvent() isWatchClustersResponse_Event {
@@ -2281,7 +2532,12 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\x14ForgetClusterRequest\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\"+\n" +
 	"\x15ForgetClusterResponse\x12\x12\n" +
-	"\x04gone\x18\x01 \x01(\bR\x04gone\"i\n" +
+	"\x04gone\x18\x01 \x01(\bR\x04gone\"B\n" +
+	"\x13ExportBundleRequest\x12+\n" +
+	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\"H\n" +
+	"\x14ExportBundleResponse\x12\x16\n" +
+	"\x06bundle\x18\x01 \x01(\fR\x06bundle\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"i\n" +
 	"\x12HoldMachineRequest\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x12\x12\n" +
 	"\x04held\x18\x02 \x01(\bR\x04held\x12\x12\n" +
@@ -2307,7 +2563,15 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\x06effect\x18\x04 \x01(\tR\x06effect\x12\x12\n" +
 	"\x04diff\x18\x05 \x01(\tR\x04diff\x12\x18\n" +
 	"\apending\x18\x06 \x01(\tR\apending\x12\x18\n" +
-	"\atrouble\x18\a \x01(\tR\atrouble\"\x8c\x01\n" +
+	"\atrouble\x18\a \x01(\tR\atrouble\"K\n" +
+	"\x14ExportClusterRequest\x123\n" +
+	"\acluster\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\acluster\"e\n" +
+	"\x15ExportClusterResponse\x122\n" +
+	"\x05files\x18\x01 \x03(\v2\x1c.ichor.v1alpha1.ExportedFileR\x05files\x12\x18\n" +
+	"\aremarks\x18\x02 \x03(\tR\aremarks\"<\n" +
+	"\fExportedFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"\x8c\x01\n" +
 	"\x14WatchClustersRequest\x125\n" +
 	"\x06filter\x18\x01 \x01(\v2\x1d.ichor.v1alpha1.ClusterFilterR\x06filter\x12!\n" +
 	"\fresume_token\x18\x02 \x01(\tR\vresumeToken\x12\x1a\n" +
@@ -2325,18 +2589,20 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\vClusterMode\x12\x1c\n" +
 	"\x18CLUSTER_MODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CLUSTER_MODE_IMPORTED\x10\x01\x12\x18\n" +
-	"\x14CLUSTER_MODE_ADOPTED\x10\x022\xde\x06\n" +
+	"\x14CLUSTER_MODE_ADOPTED\x10\x022\x9c\b\n" +
 	"\x0eClusterService\x12^\n" +
 	"\fListClusters\x12#.ichor.v1alpha1.ListClustersRequest\x1a$.ichor.v1alpha1.ListClustersResponse\"\x03\x90\x02\x01\x12X\n" +
 	"\n" +
 	"GetCluster\x12!.ichor.v1alpha1.GetClusterRequest\x1a\".ichor.v1alpha1.GetClusterResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\fListMachines\x12#.ichor.v1alpha1.ListMachinesRequest\x1a$.ichor.v1alpha1.ListMachinesResponse\"\x03\x90\x02\x01\x12\\\n" +
 	"\rImportCluster\x12$.ichor.v1alpha1.ImportClusterRequest\x1a%.ichor.v1alpha1.ImportClusterResponse\x12\\\n" +
-	"\rForgetCluster\x12$.ichor.v1alpha1.ForgetClusterRequest\x1a%.ichor.v1alpha1.ForgetClusterResponse\x12V\n" +
+	"\rForgetCluster\x12$.ichor.v1alpha1.ForgetClusterRequest\x1a%.ichor.v1alpha1.ForgetClusterResponse\x12Y\n" +
+	"\fExportBundle\x12#.ichor.v1alpha1.ExportBundleRequest\x1a$.ichor.v1alpha1.ExportBundleResponse\x12V\n" +
 	"\vHoldMachine\x12\".ichor.v1alpha1.HoldMachineRequest\x1a#.ichor.v1alpha1.HoldMachineResponse\x12_\n" +
 	"\x0eApproveMachine\x12%.ichor.v1alpha1.ApproveMachineRequest\x1a&.ichor.v1alpha1.ApproveMachineResponse\x12X\n" +
 	"\n" +
-	"DiffConfig\x12!.ichor.v1alpha1.DiffConfigRequest\x1a\".ichor.v1alpha1.DiffConfigResponse\"\x03\x90\x02\x01\x12c\n" +
+	"DiffConfig\x12!.ichor.v1alpha1.DiffConfigRequest\x1a\".ichor.v1alpha1.DiffConfigResponse\"\x03\x90\x02\x01\x12a\n" +
+	"\rExportCluster\x12$.ichor.v1alpha1.ExportClusterRequest\x1a%.ichor.v1alpha1.ExportClusterResponse\"\x03\x90\x02\x01\x12c\n" +
 	"\rWatchClusters\x12$.ichor.v1alpha1.WatchClustersRequest\x1a%.ichor.v1alpha1.WatchClustersResponse\"\x03\x90\x02\x010\x01B<Z:ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1;ichorv1alpha1b\x06proto3"
 
 var (
@@ -2352,7 +2618,7 @@ func file_ichor_v1alpha1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_ichor_v1alpha1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ichor_v1alpha1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_ichor_v1alpha1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_ichor_v1alpha1_cluster_proto_goTypes = []any{
 	(ClusterMode)(0),               // 0: ichor.v1alpha1.ClusterMode
 	(*Cluster)(nil),                // 1: ichor.v1alpha1.Cluster
@@ -2372,116 +2638,128 @@ var file_ichor_v1alpha1_cluster_proto_goTypes = []any{
 	(*ImportClusterResponse)(nil),  // 15: ichor.v1alpha1.ImportClusterResponse
 	(*ForgetClusterRequest)(nil),   // 16: ichor.v1alpha1.ForgetClusterRequest
 	(*ForgetClusterResponse)(nil),  // 17: ichor.v1alpha1.ForgetClusterResponse
-	(*HoldMachineRequest)(nil),     // 18: ichor.v1alpha1.HoldMachineRequest
-	(*HoldMachineResponse)(nil),    // 19: ichor.v1alpha1.HoldMachineResponse
-	(*ApproveMachineRequest)(nil),  // 20: ichor.v1alpha1.ApproveMachineRequest
-	(*ApproveMachineResponse)(nil), // 21: ichor.v1alpha1.ApproveMachineResponse
-	(*DiffConfigRequest)(nil),      // 22: ichor.v1alpha1.DiffConfigRequest
-	(*DiffConfigResponse)(nil),     // 23: ichor.v1alpha1.DiffConfigResponse
-	(*ConfigDiff)(nil),             // 24: ichor.v1alpha1.ConfigDiff
-	(*WatchClustersRequest)(nil),   // 25: ichor.v1alpha1.WatchClustersRequest
-	(*WatchClustersResponse)(nil),  // 26: ichor.v1alpha1.WatchClustersResponse
-	nil,                            // 27: ichor.v1alpha1.Cluster.LabelsEntry
-	nil,                            // 28: ichor.v1alpha1.Machine.LabelsEntry
-	nil,                            // 29: ichor.v1alpha1.ImportClusterRequest.LabelsEntry
-	(*Reference)(nil),              // 30: ichor.v1alpha1.Reference
-	(Attention)(0),                 // 31: ichor.v1alpha1.Attention
-	(*OperationTarget)(nil),        // 32: ichor.v1alpha1.OperationTarget
-	(*Condition)(nil),              // 33: ichor.v1alpha1.Condition
-	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
-	(OperationKind)(0),             // 35: ichor.v1alpha1.OperationKind
-	(OperationPhase)(0),            // 36: ichor.v1alpha1.OperationPhase
-	(MachineRole)(0),               // 37: ichor.v1alpha1.MachineRole
-	(*Page)(nil),                   // 38: ichor.v1alpha1.Page
-	(*Failure)(nil),                // 39: ichor.v1alpha1.Failure
-	(*Synced)(nil),                 // 40: ichor.v1alpha1.Synced
-	(*Reset)(nil),                  // 41: ichor.v1alpha1.Reset
-	(*Heartbeat)(nil),              // 42: ichor.v1alpha1.Heartbeat
+	(*ExportBundleRequest)(nil),    // 18: ichor.v1alpha1.ExportBundleRequest
+	(*ExportBundleResponse)(nil),   // 19: ichor.v1alpha1.ExportBundleResponse
+	(*HoldMachineRequest)(nil),     // 20: ichor.v1alpha1.HoldMachineRequest
+	(*HoldMachineResponse)(nil),    // 21: ichor.v1alpha1.HoldMachineResponse
+	(*ApproveMachineRequest)(nil),  // 22: ichor.v1alpha1.ApproveMachineRequest
+	(*ApproveMachineResponse)(nil), // 23: ichor.v1alpha1.ApproveMachineResponse
+	(*DiffConfigRequest)(nil),      // 24: ichor.v1alpha1.DiffConfigRequest
+	(*DiffConfigResponse)(nil),     // 25: ichor.v1alpha1.DiffConfigResponse
+	(*ConfigDiff)(nil),             // 26: ichor.v1alpha1.ConfigDiff
+	(*ExportClusterRequest)(nil),   // 27: ichor.v1alpha1.ExportClusterRequest
+	(*ExportClusterResponse)(nil),  // 28: ichor.v1alpha1.ExportClusterResponse
+	(*ExportedFile)(nil),           // 29: ichor.v1alpha1.ExportedFile
+	(*WatchClustersRequest)(nil),   // 30: ichor.v1alpha1.WatchClustersRequest
+	(*WatchClustersResponse)(nil),  // 31: ichor.v1alpha1.WatchClustersResponse
+	nil,                            // 32: ichor.v1alpha1.Cluster.LabelsEntry
+	nil,                            // 33: ichor.v1alpha1.Machine.LabelsEntry
+	nil,                            // 34: ichor.v1alpha1.ImportClusterRequest.LabelsEntry
+	(*Reference)(nil),              // 35: ichor.v1alpha1.Reference
+	(Attention)(0),                 // 36: ichor.v1alpha1.Attention
+	(*OperationTarget)(nil),        // 37: ichor.v1alpha1.OperationTarget
+	(*Condition)(nil),              // 38: ichor.v1alpha1.Condition
+	(*timestamppb.Timestamp)(nil),  // 39: google.protobuf.Timestamp
+	(OperationKind)(0),             // 40: ichor.v1alpha1.OperationKind
+	(OperationPhase)(0),            // 41: ichor.v1alpha1.OperationPhase
+	(MachineRole)(0),               // 42: ichor.v1alpha1.MachineRole
+	(*Page)(nil),                   // 43: ichor.v1alpha1.Page
+	(*Failure)(nil),                // 44: ichor.v1alpha1.Failure
+	(*Synced)(nil),                 // 45: ichor.v1alpha1.Synced
+	(*Reset)(nil),                  // 46: ichor.v1alpha1.Reset
+	(*Heartbeat)(nil),              // 47: ichor.v1alpha1.Heartbeat
 }
 var file_ichor_v1alpha1_cluster_proto_depIdxs = []int32{
-	30, // 0: ichor.v1alpha1.Cluster.ref:type_name -> ichor.v1alpha1.Reference
-	27, // 1: ichor.v1alpha1.Cluster.labels:type_name -> ichor.v1alpha1.Cluster.LabelsEntry
+	35, // 0: ichor.v1alpha1.Cluster.ref:type_name -> ichor.v1alpha1.Reference
+	32, // 1: ichor.v1alpha1.Cluster.labels:type_name -> ichor.v1alpha1.Cluster.LabelsEntry
 	0,  // 2: ichor.v1alpha1.Cluster.mode:type_name -> ichor.v1alpha1.ClusterMode
-	31, // 3: ichor.v1alpha1.Cluster.attention:type_name -> ichor.v1alpha1.Attention
-	32, // 4: ichor.v1alpha1.Cluster.desired:type_name -> ichor.v1alpha1.OperationTarget
+	36, // 3: ichor.v1alpha1.Cluster.attention:type_name -> ichor.v1alpha1.Attention
+	37, // 4: ichor.v1alpha1.Cluster.desired:type_name -> ichor.v1alpha1.OperationTarget
 	2,  // 5: ichor.v1alpha1.Cluster.talos_versions:type_name -> ichor.v1alpha1.VersionRange
 	2,  // 6: ichor.v1alpha1.Cluster.kubernetes_versions:type_name -> ichor.v1alpha1.VersionRange
-	33, // 7: ichor.v1alpha1.Cluster.conditions:type_name -> ichor.v1alpha1.Condition
+	38, // 7: ichor.v1alpha1.Cluster.conditions:type_name -> ichor.v1alpha1.Condition
 	3,  // 8: ichor.v1alpha1.Cluster.lock:type_name -> ichor.v1alpha1.LockHolder
 	4,  // 9: ichor.v1alpha1.Cluster.operations:type_name -> ichor.v1alpha1.OperationSummary
 	5,  // 10: ichor.v1alpha1.Cluster.drift:type_name -> ichor.v1alpha1.Drift
-	34, // 11: ichor.v1alpha1.Cluster.create_time:type_name -> google.protobuf.Timestamp
-	30, // 12: ichor.v1alpha1.LockHolder.operation:type_name -> ichor.v1alpha1.Reference
-	34, // 13: ichor.v1alpha1.LockHolder.since:type_name -> google.protobuf.Timestamp
-	30, // 14: ichor.v1alpha1.OperationSummary.ref:type_name -> ichor.v1alpha1.Reference
-	35, // 15: ichor.v1alpha1.OperationSummary.kind:type_name -> ichor.v1alpha1.OperationKind
-	36, // 16: ichor.v1alpha1.OperationSummary.phase:type_name -> ichor.v1alpha1.OperationPhase
-	34, // 17: ichor.v1alpha1.OperationSummary.start_time:type_name -> google.protobuf.Timestamp
-	31, // 18: ichor.v1alpha1.OperationSummary.attention:type_name -> ichor.v1alpha1.Attention
-	30, // 19: ichor.v1alpha1.Machine.ref:type_name -> ichor.v1alpha1.Reference
-	30, // 20: ichor.v1alpha1.Machine.cluster:type_name -> ichor.v1alpha1.Reference
-	37, // 21: ichor.v1alpha1.Machine.role:type_name -> ichor.v1alpha1.MachineRole
-	33, // 22: ichor.v1alpha1.Machine.conditions:type_name -> ichor.v1alpha1.Condition
-	30, // 23: ichor.v1alpha1.Machine.operation:type_name -> ichor.v1alpha1.Reference
-	34, // 24: ichor.v1alpha1.Machine.create_time:type_name -> google.protobuf.Timestamp
-	31, // 25: ichor.v1alpha1.Machine.attention:type_name -> ichor.v1alpha1.Attention
-	28, // 26: ichor.v1alpha1.Machine.labels:type_name -> ichor.v1alpha1.Machine.LabelsEntry
-	31, // 27: ichor.v1alpha1.ClusterFilter.min_attention:type_name -> ichor.v1alpha1.Attention
-	30, // 28: ichor.v1alpha1.ClusterFilter.names:type_name -> ichor.v1alpha1.Reference
+	39, // 11: ichor.v1alpha1.Cluster.create_time:type_name -> google.protobuf.Timestamp
+	35, // 12: ichor.v1alpha1.LockHolder.operation:type_name -> ichor.v1alpha1.Reference
+	39, // 13: ichor.v1alpha1.LockHolder.since:type_name -> google.protobuf.Timestamp
+	35, // 14: ichor.v1alpha1.OperationSummary.ref:type_name -> ichor.v1alpha1.Reference
+	40, // 15: ichor.v1alpha1.OperationSummary.kind:type_name -> ichor.v1alpha1.OperationKind
+	41, // 16: ichor.v1alpha1.OperationSummary.phase:type_name -> ichor.v1alpha1.OperationPhase
+	39, // 17: ichor.v1alpha1.OperationSummary.start_time:type_name -> google.protobuf.Timestamp
+	36, // 18: ichor.v1alpha1.OperationSummary.attention:type_name -> ichor.v1alpha1.Attention
+	35, // 19: ichor.v1alpha1.Machine.ref:type_name -> ichor.v1alpha1.Reference
+	35, // 20: ichor.v1alpha1.Machine.cluster:type_name -> ichor.v1alpha1.Reference
+	42, // 21: ichor.v1alpha1.Machine.role:type_name -> ichor.v1alpha1.MachineRole
+	38, // 22: ichor.v1alpha1.Machine.conditions:type_name -> ichor.v1alpha1.Condition
+	35, // 23: ichor.v1alpha1.Machine.operation:type_name -> ichor.v1alpha1.Reference
+	39, // 24: ichor.v1alpha1.Machine.create_time:type_name -> google.protobuf.Timestamp
+	36, // 25: ichor.v1alpha1.Machine.attention:type_name -> ichor.v1alpha1.Attention
+	33, // 26: ichor.v1alpha1.Machine.labels:type_name -> ichor.v1alpha1.Machine.LabelsEntry
+	36, // 27: ichor.v1alpha1.ClusterFilter.min_attention:type_name -> ichor.v1alpha1.Attention
+	35, // 28: ichor.v1alpha1.ClusterFilter.names:type_name -> ichor.v1alpha1.Reference
 	7,  // 29: ichor.v1alpha1.ListClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
-	38, // 30: ichor.v1alpha1.ListClustersRequest.page:type_name -> ichor.v1alpha1.Page
+	43, // 30: ichor.v1alpha1.ListClustersRequest.page:type_name -> ichor.v1alpha1.Page
 	1,  // 31: ichor.v1alpha1.ListClustersResponse.clusters:type_name -> ichor.v1alpha1.Cluster
-	39, // 32: ichor.v1alpha1.ListClustersResponse.failures:type_name -> ichor.v1alpha1.Failure
-	30, // 33: ichor.v1alpha1.GetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	44, // 32: ichor.v1alpha1.ListClustersResponse.failures:type_name -> ichor.v1alpha1.Failure
+	35, // 33: ichor.v1alpha1.GetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
 	1,  // 34: ichor.v1alpha1.GetClusterResponse.cluster:type_name -> ichor.v1alpha1.Cluster
 	6,  // 35: ichor.v1alpha1.GetClusterResponse.machines:type_name -> ichor.v1alpha1.Machine
-	30, // 36: ichor.v1alpha1.ListMachinesRequest.clusters:type_name -> ichor.v1alpha1.Reference
-	38, // 37: ichor.v1alpha1.ListMachinesRequest.page:type_name -> ichor.v1alpha1.Page
+	35, // 36: ichor.v1alpha1.ListMachinesRequest.clusters:type_name -> ichor.v1alpha1.Reference
+	43, // 37: ichor.v1alpha1.ListMachinesRequest.page:type_name -> ichor.v1alpha1.Page
 	6,  // 38: ichor.v1alpha1.ListMachinesResponse.machines:type_name -> ichor.v1alpha1.Machine
-	39, // 39: ichor.v1alpha1.ListMachinesResponse.failures:type_name -> ichor.v1alpha1.Failure
-	30, // 40: ichor.v1alpha1.ImportClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
-	29, // 41: ichor.v1alpha1.ImportClusterRequest.labels:type_name -> ichor.v1alpha1.ImportClusterRequest.LabelsEntry
+	44, // 39: ichor.v1alpha1.ListMachinesResponse.failures:type_name -> ichor.v1alpha1.Failure
+	35, // 40: ichor.v1alpha1.ImportClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	34, // 41: ichor.v1alpha1.ImportClusterRequest.labels:type_name -> ichor.v1alpha1.ImportClusterRequest.LabelsEntry
 	1,  // 42: ichor.v1alpha1.ImportClusterResponse.cluster:type_name -> ichor.v1alpha1.Cluster
-	30, // 43: ichor.v1alpha1.ForgetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
-	30, // 44: ichor.v1alpha1.HoldMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
-	6,  // 45: ichor.v1alpha1.HoldMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
-	30, // 46: ichor.v1alpha1.ApproveMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
-	6,  // 47: ichor.v1alpha1.ApproveMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
-	30, // 48: ichor.v1alpha1.DiffConfigRequest.cluster:type_name -> ichor.v1alpha1.Reference
-	24, // 49: ichor.v1alpha1.DiffConfigResponse.machines:type_name -> ichor.v1alpha1.ConfigDiff
-	30, // 50: ichor.v1alpha1.ConfigDiff.machine:type_name -> ichor.v1alpha1.Reference
-	37, // 51: ichor.v1alpha1.ConfigDiff.role:type_name -> ichor.v1alpha1.MachineRole
-	7,  // 52: ichor.v1alpha1.WatchClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
-	1,  // 53: ichor.v1alpha1.WatchClustersResponse.changed:type_name -> ichor.v1alpha1.Cluster
-	30, // 54: ichor.v1alpha1.WatchClustersResponse.removed:type_name -> ichor.v1alpha1.Reference
-	40, // 55: ichor.v1alpha1.WatchClustersResponse.synced:type_name -> ichor.v1alpha1.Synced
-	41, // 56: ichor.v1alpha1.WatchClustersResponse.reset:type_name -> ichor.v1alpha1.Reset
-	42, // 57: ichor.v1alpha1.WatchClustersResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
-	6,  // 58: ichor.v1alpha1.WatchClustersResponse.machine_changed:type_name -> ichor.v1alpha1.Machine
-	30, // 59: ichor.v1alpha1.WatchClustersResponse.machine_removed:type_name -> ichor.v1alpha1.Reference
-	8,  // 60: ichor.v1alpha1.ClusterService.ListClusters:input_type -> ichor.v1alpha1.ListClustersRequest
-	10, // 61: ichor.v1alpha1.ClusterService.GetCluster:input_type -> ichor.v1alpha1.GetClusterRequest
-	12, // 62: ichor.v1alpha1.ClusterService.ListMachines:input_type -> ichor.v1alpha1.ListMachinesRequest
-	14, // 63: ichor.v1alpha1.ClusterService.ImportCluster:input_type -> ichor.v1alpha1.ImportClusterRequest
-	16, // 64: ichor.v1alpha1.ClusterService.ForgetCluster:input_type -> ichor.v1alpha1.ForgetClusterRequest
-	18, // 65: ichor.v1alpha1.ClusterService.HoldMachine:input_type -> ichor.v1alpha1.HoldMachineRequest
-	20, // 66: ichor.v1alpha1.ClusterService.ApproveMachine:input_type -> ichor.v1alpha1.ApproveMachineRequest
-	22, // 67: ichor.v1alpha1.ClusterService.DiffConfig:input_type -> ichor.v1alpha1.DiffConfigRequest
-	25, // 68: ichor.v1alpha1.ClusterService.WatchClusters:input_type -> ichor.v1alpha1.WatchClustersRequest
-	9,  // 69: ichor.v1alpha1.ClusterService.ListClusters:output_type -> ichor.v1alpha1.ListClustersResponse
-	11, // 70: ichor.v1alpha1.ClusterService.GetCluster:output_type -> ichor.v1alpha1.GetClusterResponse
-	13, // 71: ichor.v1alpha1.ClusterService.ListMachines:output_type -> ichor.v1alpha1.ListMachinesResponse
-	15, // 72: ichor.v1alpha1.ClusterService.ImportCluster:output_type -> ichor.v1alpha1.ImportClusterResponse
-	17, // 73: ichor.v1alpha1.ClusterService.ForgetCluster:output_type -> ichor.v1alpha1.ForgetClusterResponse
-	19, // 74: ichor.v1alpha1.ClusterService.HoldMachine:output_type -> ichor.v1alpha1.HoldMachineResponse
-	21, // 75: ichor.v1alpha1.ClusterService.ApproveMachine:output_type -> ichor.v1alpha1.ApproveMachineResponse
-	23, // 76: ichor.v1alpha1.ClusterService.DiffConfig:output_type -> ichor.v1alpha1.DiffConfigResponse
-	26, // 77: ichor.v1alpha1.ClusterService.WatchClusters:output_type -> ichor.v1alpha1.WatchClustersResponse
-	69, // [69:78] is the sub-list for method output_type
-	60, // [60:69] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	35, // 43: ichor.v1alpha1.ForgetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	35, // 44: ichor.v1alpha1.ExportBundleRequest.ref:type_name -> ichor.v1alpha1.Reference
+	35, // 45: ichor.v1alpha1.HoldMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
+	6,  // 46: ichor.v1alpha1.HoldMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
+	35, // 47: ichor.v1alpha1.ApproveMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
+	6,  // 48: ichor.v1alpha1.ApproveMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
+	35, // 49: ichor.v1alpha1.DiffConfigRequest.cluster:type_name -> ichor.v1alpha1.Reference
+	26, // 50: ichor.v1alpha1.DiffConfigResponse.machines:type_name -> ichor.v1alpha1.ConfigDiff
+	35, // 51: ichor.v1alpha1.ConfigDiff.machine:type_name -> ichor.v1alpha1.Reference
+	42, // 52: ichor.v1alpha1.ConfigDiff.role:type_name -> ichor.v1alpha1.MachineRole
+	35, // 53: ichor.v1alpha1.ExportClusterRequest.cluster:type_name -> ichor.v1alpha1.Reference
+	29, // 54: ichor.v1alpha1.ExportClusterResponse.files:type_name -> ichor.v1alpha1.ExportedFile
+	7,  // 55: ichor.v1alpha1.WatchClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
+	1,  // 56: ichor.v1alpha1.WatchClustersResponse.changed:type_name -> ichor.v1alpha1.Cluster
+	35, // 57: ichor.v1alpha1.WatchClustersResponse.removed:type_name -> ichor.v1alpha1.Reference
+	45, // 58: ichor.v1alpha1.WatchClustersResponse.synced:type_name -> ichor.v1alpha1.Synced
+	46, // 59: ichor.v1alpha1.WatchClustersResponse.reset:type_name -> ichor.v1alpha1.Reset
+	47, // 60: ichor.v1alpha1.WatchClustersResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
+	6,  // 61: ichor.v1alpha1.WatchClustersResponse.machine_changed:type_name -> ichor.v1alpha1.Machine
+	35, // 62: ichor.v1alpha1.WatchClustersResponse.machine_removed:type_name -> ichor.v1alpha1.Reference
+	8,  // 63: ichor.v1alpha1.ClusterService.ListClusters:input_type -> ichor.v1alpha1.ListClustersRequest
+	10, // 64: ichor.v1alpha1.ClusterService.GetCluster:input_type -> ichor.v1alpha1.GetClusterRequest
+	12, // 65: ichor.v1alpha1.ClusterService.ListMachines:input_type -> ichor.v1alpha1.ListMachinesRequest
+	14, // 66: ichor.v1alpha1.ClusterService.ImportCluster:input_type -> ichor.v1alpha1.ImportClusterRequest
+	16, // 67: ichor.v1alpha1.ClusterService.ForgetCluster:input_type -> ichor.v1alpha1.ForgetClusterRequest
+	18, // 68: ichor.v1alpha1.ClusterService.ExportBundle:input_type -> ichor.v1alpha1.ExportBundleRequest
+	20, // 69: ichor.v1alpha1.ClusterService.HoldMachine:input_type -> ichor.v1alpha1.HoldMachineRequest
+	22, // 70: ichor.v1alpha1.ClusterService.ApproveMachine:input_type -> ichor.v1alpha1.ApproveMachineRequest
+	24, // 71: ichor.v1alpha1.ClusterService.DiffConfig:input_type -> ichor.v1alpha1.DiffConfigRequest
+	27, // 72: ichor.v1alpha1.ClusterService.ExportCluster:input_type -> ichor.v1alpha1.ExportClusterRequest
+	30, // 73: ichor.v1alpha1.ClusterService.WatchClusters:input_type -> ichor.v1alpha1.WatchClustersRequest
+	9,  // 74: ichor.v1alpha1.ClusterService.ListClusters:output_type -> ichor.v1alpha1.ListClustersResponse
+	11, // 75: ichor.v1alpha1.ClusterService.GetCluster:output_type -> ichor.v1alpha1.GetClusterResponse
+	13, // 76: ichor.v1alpha1.ClusterService.ListMachines:output_type -> ichor.v1alpha1.ListMachinesResponse
+	15, // 77: ichor.v1alpha1.ClusterService.ImportCluster:output_type -> ichor.v1alpha1.ImportClusterResponse
+	17, // 78: ichor.v1alpha1.ClusterService.ForgetCluster:output_type -> ichor.v1alpha1.ForgetClusterResponse
+	19, // 79: ichor.v1alpha1.ClusterService.ExportBundle:output_type -> ichor.v1alpha1.ExportBundleResponse
+	21, // 80: ichor.v1alpha1.ClusterService.HoldMachine:output_type -> ichor.v1alpha1.HoldMachineResponse
+	23, // 81: ichor.v1alpha1.ClusterService.ApproveMachine:output_type -> ichor.v1alpha1.ApproveMachineResponse
+	25, // 82: ichor.v1alpha1.ClusterService.DiffConfig:output_type -> ichor.v1alpha1.DiffConfigResponse
+	28, // 83: ichor.v1alpha1.ClusterService.ExportCluster:output_type -> ichor.v1alpha1.ExportClusterResponse
+	31, // 84: ichor.v1alpha1.ClusterService.WatchClusters:output_type -> ichor.v1alpha1.WatchClustersResponse
+	74, // [74:85] is the sub-list for method output_type
+	63, // [63:74] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_ichor_v1alpha1_cluster_proto_init() }
@@ -2491,7 +2769,7 @@ func file_ichor_v1alpha1_cluster_proto_init() {
 	}
 	file_ichor_v1alpha1_operation_proto_init()
 	file_ichor_v1alpha1_types_proto_init()
-	file_ichor_v1alpha1_cluster_proto_msgTypes[25].OneofWrappers = []any{
+	file_ichor_v1alpha1_cluster_proto_msgTypes[30].OneofWrappers = []any{
 		(*WatchClustersResponse_Changed)(nil),
 		(*WatchClustersResponse_Removed)(nil),
 		(*WatchClustersResponse_Synced)(nil),
@@ -2506,7 +2784,7 @@ func file_ichor_v1alpha1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ichor_v1alpha1_cluster_proto_rawDesc), len(file_ichor_v1alpha1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -635,6 +635,162 @@ func (x *ShutdownParameters) GetSnapshot() string {
 	return ""
 }
 
+// CARotationParameters are what kind ca-rotation needs.
+type CARotationParameters struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// authorities are Talos, Kubernetes or both: they are rotated one after the other, in this order.
+	Authorities   []string `protobuf:"bytes,1,rep,name=authorities,proto3" json:"authorities,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CARotationParameters) Reset() {
+	*x = CARotationParameters{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CARotationParameters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CARotationParameters) ProtoMessage() {}
+
+func (x *CARotationParameters) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CARotationParameters.ProtoReflect.Descriptor instead.
+func (*CARotationParameters) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CARotationParameters) GetAuthorities() []string {
+	if x != nil {
+		return x.Authorities
+	}
+	return nil
+}
+
+// KeyRotationParameters are what kind key-rotation needs.
+type KeyRotationParameters struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// keys are ServiceAccount, Secretbox, or both, in the order in which they are rotated.
+	Keys          []string `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyRotationParameters) Reset() {
+	*x = KeyRotationParameters{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyRotationParameters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyRotationParameters) ProtoMessage() {}
+
+func (x *KeyRotationParameters) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyRotationParameters.ProtoReflect.Descriptor instead.
+func (*KeyRotationParameters) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *KeyRotationParameters) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+// EtcdRestoreParameters are what kind etcd-restore needs.
+type EtcdRestoreParameters struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// snapshot_name is the EtcdSnapshot to restore, in the namespace of the cluster.
+	SnapshotName string `protobuf:"bytes,1,opt,name=snapshot_name,json=snapshotName,proto3" json:"snapshot_name,omitempty"`
+	// safety_snapshot has to be said: Take stores a snapshot of what runs first, None keeps nothing of it.
+	SafetySnapshot string `protobuf:"bytes,2,opt,name=safety_snapshot,json=safetySnapshot,proto3" json:"safety_snapshot,omitempty"`
+	// integrity is Hash or RawCopy; empty is Hash. RawCopy takes a database without a hash as well.
+	Integrity     string `protobuf:"bytes,3,opt,name=integrity,proto3" json:"integrity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EtcdRestoreParameters) Reset() {
+	*x = EtcdRestoreParameters{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EtcdRestoreParameters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EtcdRestoreParameters) ProtoMessage() {}
+
+func (x *EtcdRestoreParameters) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EtcdRestoreParameters.ProtoReflect.Descriptor instead.
+func (*EtcdRestoreParameters) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *EtcdRestoreParameters) GetSnapshotName() string {
+	if x != nil {
+		return x.SnapshotName
+	}
+	return ""
+}
+
+func (x *EtcdRestoreParameters) GetSafetySnapshot() string {
+	if x != nil {
+		return x.SafetySnapshot
+	}
+	return ""
+}
+
+func (x *EtcdRestoreParameters) GetIntegrity() string {
+	if x != nil {
+		return x.Integrity
+	}
+	return ""
+}
+
 // OperationParameters are what a kind needs to know. At most one is set, and it is that of the kind.
 type OperationParameters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -643,6 +799,9 @@ type OperationParameters struct {
 	//	*OperationParameters_Node
 	//	*OperationParameters_Config
 	//	*OperationParameters_Shutdown
+	//	*OperationParameters_CaRotation
+	//	*OperationParameters_KeyRotation
+	//	*OperationParameters_EtcdRestore
 	Parameters    isOperationParameters_Parameters `protobuf_oneof:"parameters"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -650,7 +809,7 @@ type OperationParameters struct {
 
 func (x *OperationParameters) Reset() {
 	*x = OperationParameters{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +821,7 @@ func (x *OperationParameters) String() string {
 func (*OperationParameters) ProtoMessage() {}
 
 func (x *OperationParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +834,7 @@ func (x *OperationParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationParameters.ProtoReflect.Descriptor instead.
 func (*OperationParameters) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{5}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OperationParameters) GetParameters() isOperationParameters_Parameters {
@@ -712,6 +871,33 @@ func (x *OperationParameters) GetShutdown() *ShutdownParameters {
 	return nil
 }
 
+func (x *OperationParameters) GetCaRotation() *CARotationParameters {
+	if x != nil {
+		if x, ok := x.Parameters.(*OperationParameters_CaRotation); ok {
+			return x.CaRotation
+		}
+	}
+	return nil
+}
+
+func (x *OperationParameters) GetKeyRotation() *KeyRotationParameters {
+	if x != nil {
+		if x, ok := x.Parameters.(*OperationParameters_KeyRotation); ok {
+			return x.KeyRotation
+		}
+	}
+	return nil
+}
+
+func (x *OperationParameters) GetEtcdRestore() *EtcdRestoreParameters {
+	if x != nil {
+		if x, ok := x.Parameters.(*OperationParameters_EtcdRestore); ok {
+			return x.EtcdRestore
+		}
+	}
+	return nil
+}
+
 type isOperationParameters_Parameters interface {
 	isOperationParameters_Parameters()
 }
@@ -728,11 +914,29 @@ type OperationParameters_Shutdown struct {
 	Shutdown *ShutdownParameters `protobuf:"bytes,3,opt,name=shutdown,proto3,oneof"`
 }
 
+type OperationParameters_CaRotation struct {
+	CaRotation *CARotationParameters `protobuf:"bytes,40,opt,name=ca_rotation,json=caRotation,proto3,oneof"`
+}
+
+type OperationParameters_KeyRotation struct {
+	KeyRotation *KeyRotationParameters `protobuf:"bytes,50,opt,name=key_rotation,json=keyRotation,proto3,oneof"`
+}
+
+type OperationParameters_EtcdRestore struct {
+	EtcdRestore *EtcdRestoreParameters `protobuf:"bytes,60,opt,name=etcd_restore,json=etcdRestore,proto3,oneof"`
+}
+
 func (*OperationParameters_Node) isOperationParameters_Parameters() {}
 
 func (*OperationParameters_Config) isOperationParameters_Parameters() {}
 
 func (*OperationParameters_Shutdown) isOperationParameters_Parameters() {}
+
+func (*OperationParameters_CaRotation) isOperationParameters_Parameters() {}
+
+func (*OperationParameters_KeyRotation) isOperationParameters_Parameters() {}
+
+func (*OperationParameters_EtcdRestore) isOperationParameters_Parameters() {}
 
 // Operation is one action on one cluster, and the record of it.
 type Operation struct {
@@ -777,13 +981,23 @@ type Operation struct {
 	MachinesCompleted int32 `protobuf:"varint,29,opt,name=machines_completed,json=machinesCompleted,proto3" json:"machines_completed,omitempty"`
 	// retry_requested says that somebody asked for a retry which the controller has not begun with.
 	RetryRequested bool `protobuf:"varint,30,opt,name=retry_requested,json=retryRequested,proto3" json:"retry_requested,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// turn_back_requested says that somebody asked to turn the operation back.
+	TurnBackRequested bool `protobuf:"varint,40,opt,name=turn_back_requested,json=turnBackRequested,proto3" json:"turn_back_requested,omitempty"`
+	// can_turn_back says that the operation may be turned back now, and that nobody has asked for it.
+	CanTurnBack bool `protobuf:"varint,41,opt,name=can_turn_back,json=canTurnBack,proto3" json:"can_turn_back,omitempty"`
+	// no_way_back says why an operation of a kind that can be turned back cannot be any more; empty while it can.
+	NoWayBack string `protobuf:"bytes,42,opt,name=no_way_back,json=noWayBack,proto3" json:"no_way_back,omitempty"`
+	// coming_stages are the stages of the plan after the one under way, in order.
+	ComingStages []string `protobuf:"bytes,43,rep,name=coming_stages,json=comingStages,proto3" json:"coming_stages,omitempty"`
+	// awaits is the stage under way if it waits for somebody to confirm it; empty if none does.
+	Awaits        string `protobuf:"bytes,50,opt,name=awaits,proto3" json:"awaits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +1009,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +1022,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{6}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Operation) GetRef() *Reference {
@@ -1021,6 +1235,41 @@ func (x *Operation) GetRetryRequested() bool {
 	return false
 }
 
+func (x *Operation) GetTurnBackRequested() bool {
+	if x != nil {
+		return x.TurnBackRequested
+	}
+	return false
+}
+
+func (x *Operation) GetCanTurnBack() bool {
+	if x != nil {
+		return x.CanTurnBack
+	}
+	return false
+}
+
+func (x *Operation) GetNoWayBack() string {
+	if x != nil {
+		return x.NoWayBack
+	}
+	return ""
+}
+
+func (x *Operation) GetComingStages() []string {
+	if x != nil {
+		return x.ComingStages
+	}
+	return nil
+}
+
+func (x *Operation) GetAwaits() string {
+	if x != nil {
+		return x.Awaits
+	}
+	return ""
+}
+
 // OperationUnit is a machine of an operation, or a stage without machines.
 type OperationUnit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1034,14 +1283,17 @@ type OperationUnit struct {
 	// failed says that the unit waits for a retry.
 	Failed bool `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"`
 	// steps are those that were taken, in order.
-	Steps         []*OperationStep `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
+	Steps []*OperationStep `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
+	// done counts what is done, where a step makes many calls, and goes_on says that it has not come to its end.
+	Done          int64 `protobuf:"varint,50,opt,name=done,proto3" json:"done,omitempty"`
+	GoesOn        bool  `protobuf:"varint,51,opt,name=goes_on,json=goesOn,proto3" json:"goes_on,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OperationUnit) Reset() {
 	*x = OperationUnit{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1305,7 @@ func (x *OperationUnit) String() string {
 func (*OperationUnit) ProtoMessage() {}
 
 func (x *OperationUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1318,7 @@ func (x *OperationUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationUnit.ProtoReflect.Descriptor instead.
 func (*OperationUnit) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{7}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OperationUnit) GetName() string {
@@ -1125,6 +1377,20 @@ func (x *OperationUnit) GetSteps() []*OperationStep {
 	return nil
 }
 
+func (x *OperationUnit) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *OperationUnit) GetGoesOn() bool {
+	if x != nil {
+		return x.GoesOn
+	}
+	return false
+}
+
 // OperationStep is one step of a unit that was taken, or is being taken.
 type OperationStep struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1139,7 +1405,7 @@ type OperationStep struct {
 
 func (x *OperationStep) Reset() {
 	*x = OperationStep{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1417,7 @@ func (x *OperationStep) String() string {
 func (*OperationStep) ProtoMessage() {}
 
 func (x *OperationStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1430,7 @@ func (x *OperationStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationStep.ProtoReflect.Descriptor instead.
 func (*OperationStep) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{8}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OperationStep) GetName() string {
@@ -1213,7 +1479,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1491,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1504,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{9}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Answer) GetDoing() string {
@@ -1319,7 +1585,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1597,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1610,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{10}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Plan) GetCluster() *Reference {
@@ -1504,7 +1770,7 @@ type PlanManifest struct {
 
 func (x *PlanManifest) Reset() {
 	*x = PlanManifest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1782,7 @@ func (x *PlanManifest) String() string {
 func (*PlanManifest) ProtoMessage() {}
 
 func (x *PlanManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1795,7 @@ func (x *PlanManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanManifest.ProtoReflect.Descriptor instead.
 func (*PlanManifest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{11}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PlanManifest) GetObject() string {
@@ -1574,7 +1840,7 @@ type PlanStage struct {
 
 func (x *PlanStage) Reset() {
 	*x = PlanStage{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1852,7 @@ func (x *PlanStage) String() string {
 func (*PlanStage) ProtoMessage() {}
 
 func (x *PlanStage) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1865,7 @@ func (x *PlanStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStage.ProtoReflect.Descriptor instead.
 func (*PlanStage) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{12}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PlanStage) GetName() string {
@@ -1633,7 +1899,7 @@ type PlanGroup struct {
 
 func (x *PlanGroup) Reset() {
 	*x = PlanGroup{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1911,7 @@ func (x *PlanGroup) String() string {
 func (*PlanGroup) ProtoMessage() {}
 
 func (x *PlanGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1924,7 @@ func (x *PlanGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanGroup.ProtoReflect.Descriptor instead.
 func (*PlanGroup) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{13}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PlanGroup) GetMachines() []*PlanMachine {
@@ -1687,7 +1953,7 @@ type PlanMachine struct {
 
 func (x *PlanMachine) Reset() {
 	*x = PlanMachine{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1965,7 @@ func (x *PlanMachine) String() string {
 func (*PlanMachine) ProtoMessage() {}
 
 func (x *PlanMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1978,7 @@ func (x *PlanMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMachine.ProtoReflect.Descriptor instead.
 func (*PlanMachine) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{14}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PlanMachine) GetName() string {
@@ -1779,7 +2045,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +2057,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +2070,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{15}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Refusal) GetGate() string {
@@ -1845,7 +2111,7 @@ type Refusals struct {
 
 func (x *Refusals) Reset() {
 	*x = Refusals{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +2123,7 @@ func (x *Refusals) String() string {
 func (*Refusals) ProtoMessage() {}
 
 func (x *Refusals) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +2136,7 @@ func (x *Refusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
 func (*Refusals) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{16}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Refusals) GetRefusals() []*Refusal {
@@ -1895,7 +2161,7 @@ type PartlyDone struct {
 
 func (x *PartlyDone) Reset() {
 	*x = PartlyDone{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2173,7 @@ func (x *PartlyDone) String() string {
 func (*PartlyDone) ProtoMessage() {}
 
 func (x *PartlyDone) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2186,7 @@ func (x *PartlyDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartlyDone.ProtoReflect.Descriptor instead.
 func (*PartlyDone) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{17}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PartlyDone) GetDone() string {
@@ -1956,7 +2222,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2234,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2247,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{18}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Warning) GetCode() string {
@@ -2021,7 +2287,7 @@ type OperationFilter struct {
 
 func (x *OperationFilter) Reset() {
 	*x = OperationFilter{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2299,7 @@ func (x *OperationFilter) String() string {
 func (*OperationFilter) ProtoMessage() {}
 
 func (x *OperationFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2312,7 @@ func (x *OperationFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationFilter.ProtoReflect.Descriptor instead.
 func (*OperationFilter) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{19}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *OperationFilter) GetClusters() []*Reference {
@@ -2118,7 +2384,7 @@ type ListOperationsRequest struct {
 
 func (x *ListOperationsRequest) Reset() {
 	*x = ListOperationsRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2396,7 @@ func (x *ListOperationsRequest) String() string {
 func (*ListOperationsRequest) ProtoMessage() {}
 
 func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2409,7 @@ func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{20}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListOperationsRequest) GetFilter() *OperationFilter {
@@ -2182,7 +2448,7 @@ type ListOperationsResponse struct {
 
 func (x *ListOperationsResponse) Reset() {
 	*x = ListOperationsResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2460,7 @@ func (x *ListOperationsResponse) String() string {
 func (*ListOperationsResponse) ProtoMessage() {}
 
 func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2473,7 @@ func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{21}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListOperationsResponse) GetOperations() []*Operation {
@@ -2254,7 +2520,7 @@ type GetOperationRequest struct {
 
 func (x *GetOperationRequest) Reset() {
 	*x = GetOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2532,7 @@ func (x *GetOperationRequest) String() string {
 func (*GetOperationRequest) ProtoMessage() {}
 
 func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2545,7 @@ func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
 func (*GetOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{22}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetOperationRequest) GetRef() *Reference {
@@ -2300,7 +2566,7 @@ type GetOperationResponse struct {
 
 func (x *GetOperationResponse) Reset() {
 	*x = GetOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2578,7 @@ func (x *GetOperationResponse) String() string {
 func (*GetOperationResponse) ProtoMessage() {}
 
 func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2591,7 @@ func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationResponse.ProtoReflect.Descriptor instead.
 func (*GetOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{23}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetOperationResponse) GetOperation() *Operation {
@@ -2357,7 +2623,7 @@ type OperationEvent struct {
 
 func (x *OperationEvent) Reset() {
 	*x = OperationEvent{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2635,7 @@ func (x *OperationEvent) String() string {
 func (*OperationEvent) ProtoMessage() {}
 
 func (x *OperationEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2648,7 @@ func (x *OperationEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationEvent.ProtoReflect.Descriptor instead.
 func (*OperationEvent) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{24}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OperationEvent) GetTime() *timestamppb.Timestamp {
@@ -2437,7 +2703,7 @@ type OperationOrder struct {
 
 func (x *OperationOrder) Reset() {
 	*x = OperationOrder{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2715,7 @@ func (x *OperationOrder) String() string {
 func (*OperationOrder) ProtoMessage() {}
 
 func (x *OperationOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2728,7 @@ func (x *OperationOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationOrder.ProtoReflect.Descriptor instead.
 func (*OperationOrder) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{25}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OperationOrder) GetCluster() *Reference {
@@ -2516,7 +2782,7 @@ type PlanOperationRequest struct {
 
 func (x *PlanOperationRequest) Reset() {
 	*x = PlanOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2794,7 @@ func (x *PlanOperationRequest) String() string {
 func (*PlanOperationRequest) ProtoMessage() {}
 
 func (x *PlanOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2807,7 @@ func (x *PlanOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOperationRequest.ProtoReflect.Descriptor instead.
 func (*PlanOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{26}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PlanOperationRequest) GetOrder() *OperationOrder {
@@ -2560,7 +2826,7 @@ type PlanOperationResponse struct {
 
 func (x *PlanOperationResponse) Reset() {
 	*x = PlanOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2838,7 @@ func (x *PlanOperationResponse) String() string {
 func (*PlanOperationResponse) ProtoMessage() {}
 
 func (x *PlanOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2851,7 @@ func (x *PlanOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOperationResponse.ProtoReflect.Descriptor instead.
 func (*PlanOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{27}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PlanOperationResponse) GetPlan() *Plan {
@@ -2610,7 +2876,7 @@ type CreateOperationRequest struct {
 
 func (x *CreateOperationRequest) Reset() {
 	*x = CreateOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2888,7 @@ func (x *CreateOperationRequest) String() string {
 func (*CreateOperationRequest) ProtoMessage() {}
 
 func (x *CreateOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2901,7 @@ func (x *CreateOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOperationRequest.ProtoReflect.Descriptor instead.
 func (*CreateOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{28}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreateOperationRequest) GetOrder() *OperationOrder {
@@ -2681,7 +2947,7 @@ type CreateOperationResponse struct {
 
 func (x *CreateOperationResponse) Reset() {
 	*x = CreateOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2693,7 +2959,7 @@ func (x *CreateOperationResponse) String() string {
 func (*CreateOperationResponse) ProtoMessage() {}
 
 func (x *CreateOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2706,7 +2972,7 @@ func (x *CreateOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOperationResponse.ProtoReflect.Descriptor instead.
 func (*CreateOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{29}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateOperationResponse) GetOperation() *Operation {
@@ -2747,7 +3013,7 @@ type SetOperationPausedRequest struct {
 
 func (x *SetOperationPausedRequest) Reset() {
 	*x = SetOperationPausedRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +3025,7 @@ func (x *SetOperationPausedRequest) String() string {
 func (*SetOperationPausedRequest) ProtoMessage() {}
 
 func (x *SetOperationPausedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +3038,7 @@ func (x *SetOperationPausedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOperationPausedRequest.ProtoReflect.Descriptor instead.
 func (*SetOperationPausedRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{30}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetOperationPausedRequest) GetRef() *Reference {
@@ -2800,7 +3066,7 @@ type SetOperationPausedResponse struct {
 
 func (x *SetOperationPausedResponse) Reset() {
 	*x = SetOperationPausedResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2812,7 +3078,7 @@ func (x *SetOperationPausedResponse) String() string {
 func (*SetOperationPausedResponse) ProtoMessage() {}
 
 func (x *SetOperationPausedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +3091,7 @@ func (x *SetOperationPausedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOperationPausedResponse.ProtoReflect.Descriptor instead.
 func (*SetOperationPausedResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{31}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetOperationPausedResponse) GetOperation() *Operation {
@@ -2842,6 +3108,112 @@ func (x *SetOperationPausedResponse) GetChanged() bool {
 	return false
 }
 
+type ConfirmOperationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ref   *Reference             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	// stage is the stage that is confirmed. It has to be the one under way.
+	Stage         string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmOperationRequest) Reset() {
+	*x = ConfirmOperationRequest{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmOperationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmOperationRequest) ProtoMessage() {}
+
+func (x *ConfirmOperationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmOperationRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmOperationRequest) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ConfirmOperationRequest) GetRef() *Reference {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *ConfirmOperationRequest) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+type ConfirmOperationResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Operation *Operation             `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// changed is false where it was confirmed already.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmOperationResponse) Reset() {
+	*x = ConfirmOperationResponse{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmOperationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmOperationResponse) ProtoMessage() {}
+
+func (x *ConfirmOperationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmOperationResponse.ProtoReflect.Descriptor instead.
+func (*ConfirmOperationResponse) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ConfirmOperationResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *ConfirmOperationResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
 type RetryOperationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           *Reference             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -2851,7 +3223,7 @@ type RetryOperationRequest struct {
 
 func (x *RetryOperationRequest) Reset() {
 	*x = RetryOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3235,7 @@ func (x *RetryOperationRequest) String() string {
 func (*RetryOperationRequest) ProtoMessage() {}
 
 func (x *RetryOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3248,7 @@ func (x *RetryOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperationRequest.ProtoReflect.Descriptor instead.
 func (*RetryOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{32}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RetryOperationRequest) GetRef() *Reference {
@@ -2897,7 +3269,7 @@ type RetryOperationResponse struct {
 
 func (x *RetryOperationResponse) Reset() {
 	*x = RetryOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3281,7 @@ func (x *RetryOperationResponse) String() string {
 func (*RetryOperationResponse) ProtoMessage() {}
 
 func (x *RetryOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3294,7 @@ func (x *RetryOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperationResponse.ProtoReflect.Descriptor instead.
 func (*RetryOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{33}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RetryOperationResponse) GetOperation() *Operation {
@@ -2933,6 +3305,103 @@ func (x *RetryOperationResponse) GetOperation() *Operation {
 }
 
 func (x *RetryOperationResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+type TurnBackOperationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           *Reference             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnBackOperationRequest) Reset() {
+	*x = TurnBackOperationRequest{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnBackOperationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnBackOperationRequest) ProtoMessage() {}
+
+func (x *TurnBackOperationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnBackOperationRequest.ProtoReflect.Descriptor instead.
+func (*TurnBackOperationRequest) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *TurnBackOperationRequest) GetRef() *Reference {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+type TurnBackOperationResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Operation *Operation             `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// changed is false where somebody had asked for it already.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnBackOperationResponse) Reset() {
+	*x = TurnBackOperationResponse{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnBackOperationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnBackOperationResponse) ProtoMessage() {}
+
+func (x *TurnBackOperationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnBackOperationResponse.ProtoReflect.Descriptor instead.
+func (*TurnBackOperationResponse) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *TurnBackOperationResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *TurnBackOperationResponse) GetChanged() bool {
 	if x != nil {
 		return x.Changed
 	}
@@ -2951,7 +3420,7 @@ type DeleteOperationRequest struct {
 
 func (x *DeleteOperationRequest) Reset() {
 	*x = DeleteOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3432,7 @@ func (x *DeleteOperationRequest) String() string {
 func (*DeleteOperationRequest) ProtoMessage() {}
 
 func (x *DeleteOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3445,7 @@ func (x *DeleteOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOperationRequest.ProtoReflect.Descriptor instead.
 func (*DeleteOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{34}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeleteOperationRequest) GetRef() *Reference {
@@ -3010,7 +3479,7 @@ type DeleteOperationResponse struct {
 
 func (x *DeleteOperationResponse) Reset() {
 	*x = DeleteOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3491,7 @@ func (x *DeleteOperationResponse) String() string {
 func (*DeleteOperationResponse) ProtoMessage() {}
 
 func (x *DeleteOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3504,7 @@ func (x *DeleteOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOperationResponse.ProtoReflect.Descriptor instead.
 func (*DeleteOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{35}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteOperationResponse) GetGone() bool {
@@ -3056,7 +3525,7 @@ type WatchOperationsRequest struct {
 
 func (x *WatchOperationsRequest) Reset() {
 	*x = WatchOperationsRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3537,7 @@ func (x *WatchOperationsRequest) String() string {
 func (*WatchOperationsRequest) ProtoMessage() {}
 
 func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3550,7 @@ func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOperationsRequest.ProtoReflect.Descriptor instead.
 func (*WatchOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{36}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WatchOperationsRequest) GetFilter() *OperationFilter {
@@ -3116,7 +3585,7 @@ type WatchOperationsResponse struct {
 
 func (x *WatchOperationsResponse) Reset() {
 	*x = WatchOperationsResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3128,7 +3597,7 @@ func (x *WatchOperationsResponse) String() string {
 func (*WatchOperationsResponse) ProtoMessage() {}
 
 func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3141,7 +3610,7 @@ func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOperationsResponse.ProtoReflect.Descriptor instead.
 func (*WatchOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{37}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WatchOperationsResponse) GetEvent() isWatchOperationsResponse_Event {
@@ -3250,7 +3719,7 @@ type Synced struct {
 
 func (x *Synced) Reset() {
 	*x = Synced{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3731,7 @@ func (x *Synced) String() string {
 func (*Synced) ProtoMessage() {}
 
 func (x *Synced) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3275,7 +3744,7 @@ func (x *Synced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Synced.ProtoReflect.Descriptor instead.
 func (*Synced) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{38}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{45}
 }
 
 // Reset says that a watch begins anew.
@@ -3287,7 +3756,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3768,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3781,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{39}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{46}
 }
 
 var File_ichor_v1alpha1_operation_proto protoreflect.FileDescriptor
@@ -3339,13 +3808,25 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\bmachines\x18\x01 \x03(\tR\bmachines\"H\n" +
 	"\x12ShutdownParameters\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x1a\n" +
-	"\bsnapshot\x18\x02 \x01(\tR\bsnapshot\"\xd7\x01\n" +
+	"\bsnapshot\x18\x02 \x01(\tR\bsnapshot\"8\n" +
+	"\x14CARotationParameters\x12 \n" +
+	"\vauthorities\x18\x01 \x03(\tR\vauthorities\"+\n" +
+	"\x15KeyRotationParameters\x12\x12\n" +
+	"\x04keys\x18\x01 \x03(\tR\x04keys\"\x83\x01\n" +
+	"\x15EtcdRestoreParameters\x12#\n" +
+	"\rsnapshot_name\x18\x01 \x01(\tR\fsnapshotName\x12'\n" +
+	"\x0fsafety_snapshot\x18\x02 \x01(\tR\x0esafetySnapshot\x12\x1c\n" +
+	"\tintegrity\x18\x03 \x01(\tR\tintegrity\"\xb8\x03\n" +
 	"\x13OperationParameters\x124\n" +
 	"\x04node\x18\x01 \x01(\v2\x1e.ichor.v1alpha1.NodeParametersH\x00R\x04node\x12:\n" +
 	"\x06config\x18\x02 \x01(\v2 .ichor.v1alpha1.ConfigParametersH\x00R\x06config\x12@\n" +
-	"\bshutdown\x18\x03 \x01(\v2\".ichor.v1alpha1.ShutdownParametersH\x00R\bshutdownB\f\n" +
+	"\bshutdown\x18\x03 \x01(\v2\".ichor.v1alpha1.ShutdownParametersH\x00R\bshutdown\x12G\n" +
+	"\vca_rotation\x18( \x01(\v2$.ichor.v1alpha1.CARotationParametersH\x00R\n" +
+	"caRotation\x12J\n" +
+	"\fkey_rotation\x182 \x01(\v2%.ichor.v1alpha1.KeyRotationParametersH\x00R\vkeyRotation\x12J\n" +
+	"\fetcd_restore\x18< \x01(\v2%.ichor.v1alpha1.EtcdRestoreParametersH\x00R\vetcdRestoreB\f\n" +
 	"\n" +
-	"parameters\"\xc5\v\n" +
+	"parameters\"\xf6\f\n" +
 	"\tOperation\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x123\n" +
@@ -3384,10 +3865,15 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x06labels\x18\x1b \x03(\v2%.ichor.v1alpha1.Operation.LabelsEntryR\x06labels\x12%\n" +
 	"\x0emachines_total\x18\x1c \x01(\x05R\rmachinesTotal\x12-\n" +
 	"\x12machines_completed\x18\x1d \x01(\x05R\x11machinesCompleted\x12'\n" +
-	"\x0fretry_requested\x18\x1e \x01(\bR\x0eretryRequested\x1a9\n" +
+	"\x0fretry_requested\x18\x1e \x01(\bR\x0eretryRequested\x12.\n" +
+	"\x13turn_back_requested\x18( \x01(\bR\x11turnBackRequested\x12\"\n" +
+	"\rcan_turn_back\x18) \x01(\bR\vcanTurnBack\x12\x1e\n" +
+	"\vno_way_back\x18* \x01(\tR\tnoWayBack\x12#\n" +
+	"\rcoming_stages\x18+ \x03(\tR\fcomingStages\x12\x16\n" +
+	"\x06awaits\x182 \x01(\tR\x06awaits\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd6\x02\n" +
 	"\rOperationUnit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x19.ichor.v1alpha1.UnitPhaseR\x05phase\x12\x14\n" +
@@ -3396,7 +3882,9 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x0fstep_start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rstepStartTime\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x16\n" +
 	"\x06failed\x18\a \x01(\bR\x06failed\x123\n" +
-	"\x05steps\x18\b \x03(\v2\x1d.ichor.v1alpha1.OperationStepR\x05steps\"\xab\x01\n" +
+	"\x05steps\x18\b \x03(\v2\x1d.ichor.v1alpha1.OperationStepR\x05steps\x12\x12\n" +
+	"\x04done\x182 \x01(\x03R\x04done\x12\x17\n" +
+	"\agoes_on\x183 \x01(\bR\x06goesOn\"\xab\x01\n" +
 	"\rOperationStep\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +
@@ -3535,10 +4023,21 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x06paused\x18\x02 \x01(\bR\x06paused\"o\n" +
 	"\x1aSetOperationPausedResponse\x127\n" +
 	"\toperation\x18\x01 \x01(\v2\x19.ichor.v1alpha1.OperationR\toperation\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\\\n" +
+	"\x17ConfirmOperationRequest\x12+\n" +
+	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\"m\n" +
+	"\x18ConfirmOperationResponse\x127\n" +
+	"\toperation\x18\x01 \x01(\v2\x19.ichor.v1alpha1.OperationR\toperation\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\bR\achanged\"D\n" +
 	"\x15RetryOperationRequest\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\"k\n" +
 	"\x16RetryOperationResponse\x127\n" +
+	"\toperation\x18\x01 \x01(\v2\x19.ichor.v1alpha1.OperationR\toperation\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"G\n" +
+	"\x18TurnBackOperationRequest\x12+\n" +
+	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\"n\n" +
+	"\x19TurnBackOperationResponse\x127\n" +
 	"\toperation\x18\x01 \x01(\v2\x19.ichor.v1alpha1.OperationR\toperation\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\bR\achanged\"s\n" +
 	"\x16DeleteOperationRequest\x12+\n" +
@@ -3596,14 +4095,16 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\fConfirmation\x12\x1c\n" +
 	"\x18CONFIRMATION_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10CONFIRMATION_YES\x10\x01\x12\x15\n" +
-	"\x11CONFIRMATION_NAME\x10\x022\xbc\x06\n" +
+	"\x11CONFIRMATION_NAME\x10\x022\x8d\b\n" +
 	"\x10OperationService\x12d\n" +
 	"\x0eListOperations\x12%.ichor.v1alpha1.ListOperationsRequest\x1a&.ichor.v1alpha1.ListOperationsResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\fGetOperation\x12#.ichor.v1alpha1.GetOperationRequest\x1a$.ichor.v1alpha1.GetOperationResponse\"\x03\x90\x02\x01\x12a\n" +
 	"\rPlanOperation\x12$.ichor.v1alpha1.PlanOperationRequest\x1a%.ichor.v1alpha1.PlanOperationResponse\"\x03\x90\x02\x01\x12b\n" +
 	"\x0fCreateOperation\x12&.ichor.v1alpha1.CreateOperationRequest\x1a'.ichor.v1alpha1.CreateOperationResponse\x12k\n" +
 	"\x12SetOperationPaused\x12).ichor.v1alpha1.SetOperationPausedRequest\x1a*.ichor.v1alpha1.SetOperationPausedResponse\x12_\n" +
-	"\x0eRetryOperation\x12%.ichor.v1alpha1.RetryOperationRequest\x1a&.ichor.v1alpha1.RetryOperationResponse\x12b\n" +
+	"\x0eRetryOperation\x12%.ichor.v1alpha1.RetryOperationRequest\x1a&.ichor.v1alpha1.RetryOperationResponse\x12e\n" +
+	"\x10ConfirmOperation\x12'.ichor.v1alpha1.ConfirmOperationRequest\x1a(.ichor.v1alpha1.ConfirmOperationResponse\x12h\n" +
+	"\x11TurnBackOperation\x12(.ichor.v1alpha1.TurnBackOperationRequest\x1a).ichor.v1alpha1.TurnBackOperationResponse\x12b\n" +
 	"\x0fDeleteOperation\x12&.ichor.v1alpha1.DeleteOperationRequest\x1a'.ichor.v1alpha1.DeleteOperationResponse\x12i\n" +
 	"\x0fWatchOperations\x12&.ichor.v1alpha1.WatchOperationsRequest\x1a'.ichor.v1alpha1.WatchOperationsResponse\"\x03\x90\x02\x010\x01B<Z:ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1;ichorv1alpha1b\x06proto3"
 
@@ -3620,7 +4121,7 @@ func file_ichor_v1alpha1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_ichor_v1alpha1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_ichor_v1alpha1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_ichor_v1alpha1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_ichor_v1alpha1_operation_proto_goTypes = []any{
 	(OperationKind)(0),                 // 0: ichor.v1alpha1.OperationKind
 	(OperationPhase)(0),                // 1: ichor.v1alpha1.OperationPhase
@@ -3632,155 +4133,173 @@ var file_ichor_v1alpha1_operation_proto_goTypes = []any{
 	(*ResetParameters)(nil),            // 7: ichor.v1alpha1.ResetParameters
 	(*ConfigParameters)(nil),           // 8: ichor.v1alpha1.ConfigParameters
 	(*ShutdownParameters)(nil),         // 9: ichor.v1alpha1.ShutdownParameters
-	(*OperationParameters)(nil),        // 10: ichor.v1alpha1.OperationParameters
-	(*Operation)(nil),                  // 11: ichor.v1alpha1.Operation
-	(*OperationUnit)(nil),              // 12: ichor.v1alpha1.OperationUnit
-	(*OperationStep)(nil),              // 13: ichor.v1alpha1.OperationStep
-	(*Answer)(nil),                     // 14: ichor.v1alpha1.Answer
-	(*Plan)(nil),                       // 15: ichor.v1alpha1.Plan
-	(*PlanManifest)(nil),               // 16: ichor.v1alpha1.PlanManifest
-	(*PlanStage)(nil),                  // 17: ichor.v1alpha1.PlanStage
-	(*PlanGroup)(nil),                  // 18: ichor.v1alpha1.PlanGroup
-	(*PlanMachine)(nil),                // 19: ichor.v1alpha1.PlanMachine
-	(*Refusal)(nil),                    // 20: ichor.v1alpha1.Refusal
-	(*Refusals)(nil),                   // 21: ichor.v1alpha1.Refusals
-	(*PartlyDone)(nil),                 // 22: ichor.v1alpha1.PartlyDone
-	(*Warning)(nil),                    // 23: ichor.v1alpha1.Warning
-	(*OperationFilter)(nil),            // 24: ichor.v1alpha1.OperationFilter
-	(*ListOperationsRequest)(nil),      // 25: ichor.v1alpha1.ListOperationsRequest
-	(*ListOperationsResponse)(nil),     // 26: ichor.v1alpha1.ListOperationsResponse
-	(*GetOperationRequest)(nil),        // 27: ichor.v1alpha1.GetOperationRequest
-	(*GetOperationResponse)(nil),       // 28: ichor.v1alpha1.GetOperationResponse
-	(*OperationEvent)(nil),             // 29: ichor.v1alpha1.OperationEvent
-	(*OperationOrder)(nil),             // 30: ichor.v1alpha1.OperationOrder
-	(*PlanOperationRequest)(nil),       // 31: ichor.v1alpha1.PlanOperationRequest
-	(*PlanOperationResponse)(nil),      // 32: ichor.v1alpha1.PlanOperationResponse
-	(*CreateOperationRequest)(nil),     // 33: ichor.v1alpha1.CreateOperationRequest
-	(*CreateOperationResponse)(nil),    // 34: ichor.v1alpha1.CreateOperationResponse
-	(*SetOperationPausedRequest)(nil),  // 35: ichor.v1alpha1.SetOperationPausedRequest
-	(*SetOperationPausedResponse)(nil), // 36: ichor.v1alpha1.SetOperationPausedResponse
-	(*RetryOperationRequest)(nil),      // 37: ichor.v1alpha1.RetryOperationRequest
-	(*RetryOperationResponse)(nil),     // 38: ichor.v1alpha1.RetryOperationResponse
-	(*DeleteOperationRequest)(nil),     // 39: ichor.v1alpha1.DeleteOperationRequest
-	(*DeleteOperationResponse)(nil),    // 40: ichor.v1alpha1.DeleteOperationResponse
-	(*WatchOperationsRequest)(nil),     // 41: ichor.v1alpha1.WatchOperationsRequest
-	(*WatchOperationsResponse)(nil),    // 42: ichor.v1alpha1.WatchOperationsResponse
-	(*Synced)(nil),                     // 43: ichor.v1alpha1.Synced
-	(*Reset)(nil),                      // 44: ichor.v1alpha1.Reset
-	nil,                                // 45: ichor.v1alpha1.Operation.LabelsEntry
-	(*Reference)(nil),                  // 46: ichor.v1alpha1.Reference
-	(*OperationTarget)(nil),            // 47: ichor.v1alpha1.OperationTarget
-	(*Condition)(nil),                  // 48: ichor.v1alpha1.Condition
-	(Attention)(0),                     // 49: ichor.v1alpha1.Attention
-	(*timestamppb.Timestamp)(nil),      // 50: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 51: google.protobuf.Duration
-	(MachineRole)(0),                   // 52: ichor.v1alpha1.MachineRole
-	(*Page)(nil),                       // 53: ichor.v1alpha1.Page
-	(*Failure)(nil),                    // 54: ichor.v1alpha1.Failure
-	(*Heartbeat)(nil),                  // 55: ichor.v1alpha1.Heartbeat
+	(*CARotationParameters)(nil),       // 10: ichor.v1alpha1.CARotationParameters
+	(*KeyRotationParameters)(nil),      // 11: ichor.v1alpha1.KeyRotationParameters
+	(*EtcdRestoreParameters)(nil),      // 12: ichor.v1alpha1.EtcdRestoreParameters
+	(*OperationParameters)(nil),        // 13: ichor.v1alpha1.OperationParameters
+	(*Operation)(nil),                  // 14: ichor.v1alpha1.Operation
+	(*OperationUnit)(nil),              // 15: ichor.v1alpha1.OperationUnit
+	(*OperationStep)(nil),              // 16: ichor.v1alpha1.OperationStep
+	(*Answer)(nil),                     // 17: ichor.v1alpha1.Answer
+	(*Plan)(nil),                       // 18: ichor.v1alpha1.Plan
+	(*PlanManifest)(nil),               // 19: ichor.v1alpha1.PlanManifest
+	(*PlanStage)(nil),                  // 20: ichor.v1alpha1.PlanStage
+	(*PlanGroup)(nil),                  // 21: ichor.v1alpha1.PlanGroup
+	(*PlanMachine)(nil),                // 22: ichor.v1alpha1.PlanMachine
+	(*Refusal)(nil),                    // 23: ichor.v1alpha1.Refusal
+	(*Refusals)(nil),                   // 24: ichor.v1alpha1.Refusals
+	(*PartlyDone)(nil),                 // 25: ichor.v1alpha1.PartlyDone
+	(*Warning)(nil),                    // 26: ichor.v1alpha1.Warning
+	(*OperationFilter)(nil),            // 27: ichor.v1alpha1.OperationFilter
+	(*ListOperationsRequest)(nil),      // 28: ichor.v1alpha1.ListOperationsRequest
+	(*ListOperationsResponse)(nil),     // 29: ichor.v1alpha1.ListOperationsResponse
+	(*GetOperationRequest)(nil),        // 30: ichor.v1alpha1.GetOperationRequest
+	(*GetOperationResponse)(nil),       // 31: ichor.v1alpha1.GetOperationResponse
+	(*OperationEvent)(nil),             // 32: ichor.v1alpha1.OperationEvent
+	(*OperationOrder)(nil),             // 33: ichor.v1alpha1.OperationOrder
+	(*PlanOperationRequest)(nil),       // 34: ichor.v1alpha1.PlanOperationRequest
+	(*PlanOperationResponse)(nil),      // 35: ichor.v1alpha1.PlanOperationResponse
+	(*CreateOperationRequest)(nil),     // 36: ichor.v1alpha1.CreateOperationRequest
+	(*CreateOperationResponse)(nil),    // 37: ichor.v1alpha1.CreateOperationResponse
+	(*SetOperationPausedRequest)(nil),  // 38: ichor.v1alpha1.SetOperationPausedRequest
+	(*SetOperationPausedResponse)(nil), // 39: ichor.v1alpha1.SetOperationPausedResponse
+	(*ConfirmOperationRequest)(nil),    // 40: ichor.v1alpha1.ConfirmOperationRequest
+	(*ConfirmOperationResponse)(nil),   // 41: ichor.v1alpha1.ConfirmOperationResponse
+	(*RetryOperationRequest)(nil),      // 42: ichor.v1alpha1.RetryOperationRequest
+	(*RetryOperationResponse)(nil),     // 43: ichor.v1alpha1.RetryOperationResponse
+	(*TurnBackOperationRequest)(nil),   // 44: ichor.v1alpha1.TurnBackOperationRequest
+	(*TurnBackOperationResponse)(nil),  // 45: ichor.v1alpha1.TurnBackOperationResponse
+	(*DeleteOperationRequest)(nil),     // 46: ichor.v1alpha1.DeleteOperationRequest
+	(*DeleteOperationResponse)(nil),    // 47: ichor.v1alpha1.DeleteOperationResponse
+	(*WatchOperationsRequest)(nil),     // 48: ichor.v1alpha1.WatchOperationsRequest
+	(*WatchOperationsResponse)(nil),    // 49: ichor.v1alpha1.WatchOperationsResponse
+	(*Synced)(nil),                     // 50: ichor.v1alpha1.Synced
+	(*Reset)(nil),                      // 51: ichor.v1alpha1.Reset
+	nil,                                // 52: ichor.v1alpha1.Operation.LabelsEntry
+	(*Reference)(nil),                  // 53: ichor.v1alpha1.Reference
+	(*OperationTarget)(nil),            // 54: ichor.v1alpha1.OperationTarget
+	(*Condition)(nil),                  // 55: ichor.v1alpha1.Condition
+	(Attention)(0),                     // 56: ichor.v1alpha1.Attention
+	(*timestamppb.Timestamp)(nil),      // 57: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 58: google.protobuf.Duration
+	(MachineRole)(0),                   // 59: ichor.v1alpha1.MachineRole
+	(*Page)(nil),                       // 60: ichor.v1alpha1.Page
+	(*Failure)(nil),                    // 61: ichor.v1alpha1.Failure
+	(*Heartbeat)(nil),                  // 62: ichor.v1alpha1.Heartbeat
 }
 var file_ichor_v1alpha1_operation_proto_depIdxs = []int32{
 	7,  // 0: ichor.v1alpha1.NodeParameters.reset:type_name -> ichor.v1alpha1.ResetParameters
 	6,  // 1: ichor.v1alpha1.OperationParameters.node:type_name -> ichor.v1alpha1.NodeParameters
 	8,  // 2: ichor.v1alpha1.OperationParameters.config:type_name -> ichor.v1alpha1.ConfigParameters
 	9,  // 3: ichor.v1alpha1.OperationParameters.shutdown:type_name -> ichor.v1alpha1.ShutdownParameters
-	46, // 4: ichor.v1alpha1.Operation.ref:type_name -> ichor.v1alpha1.Reference
-	46, // 5: ichor.v1alpha1.Operation.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 6: ichor.v1alpha1.Operation.kind:type_name -> ichor.v1alpha1.OperationKind
-	1,  // 7: ichor.v1alpha1.Operation.phase:type_name -> ichor.v1alpha1.OperationPhase
-	47, // 8: ichor.v1alpha1.Operation.target:type_name -> ichor.v1alpha1.OperationTarget
-	12, // 9: ichor.v1alpha1.Operation.machines:type_name -> ichor.v1alpha1.OperationUnit
-	12, // 10: ichor.v1alpha1.Operation.units:type_name -> ichor.v1alpha1.OperationUnit
-	48, // 11: ichor.v1alpha1.Operation.conditions:type_name -> ichor.v1alpha1.Condition
-	14, // 12: ichor.v1alpha1.Operation.answer:type_name -> ichor.v1alpha1.Answer
-	49, // 13: ichor.v1alpha1.Operation.attention:type_name -> ichor.v1alpha1.Attention
-	5,  // 14: ichor.v1alpha1.Operation.overrides:type_name -> ichor.v1alpha1.GateOverride
-	10, // 15: ichor.v1alpha1.Operation.parameters:type_name -> ichor.v1alpha1.OperationParameters
-	50, // 16: ichor.v1alpha1.Operation.create_time:type_name -> google.protobuf.Timestamp
-	50, // 17: ichor.v1alpha1.Operation.start_time:type_name -> google.protobuf.Timestamp
-	50, // 18: ichor.v1alpha1.Operation.completion_time:type_name -> google.protobuf.Timestamp
-	50, // 19: ichor.v1alpha1.Operation.last_retry_time:type_name -> google.protobuf.Timestamp
-	45, // 20: ichor.v1alpha1.Operation.labels:type_name -> ichor.v1alpha1.Operation.LabelsEntry
-	3,  // 21: ichor.v1alpha1.OperationUnit.phase:type_name -> ichor.v1alpha1.UnitPhase
-	50, // 22: ichor.v1alpha1.OperationUnit.step_start_time:type_name -> google.protobuf.Timestamp
-	13, // 23: ichor.v1alpha1.OperationUnit.steps:type_name -> ichor.v1alpha1.OperationStep
-	50, // 24: ichor.v1alpha1.OperationStep.start_time:type_name -> google.protobuf.Timestamp
-	50, // 25: ichor.v1alpha1.OperationStep.end_time:type_name -> google.protobuf.Timestamp
-	46, // 26: ichor.v1alpha1.Plan.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 27: ichor.v1alpha1.Plan.kind:type_name -> ichor.v1alpha1.OperationKind
-	2,  // 28: ichor.v1alpha1.Plan.effect:type_name -> ichor.v1alpha1.Effect
-	17, // 29: ichor.v1alpha1.Plan.stages:type_name -> ichor.v1alpha1.PlanStage
-	47, // 30: ichor.v1alpha1.Plan.current:type_name -> ichor.v1alpha1.OperationTarget
-	47, // 31: ichor.v1alpha1.Plan.target:type_name -> ichor.v1alpha1.OperationTarget
-	20, // 32: ichor.v1alpha1.Plan.refusals:type_name -> ichor.v1alpha1.Refusal
-	23, // 33: ichor.v1alpha1.Plan.warnings:type_name -> ichor.v1alpha1.Warning
-	20, // 34: ichor.v1alpha1.Plan.overridden:type_name -> ichor.v1alpha1.Refusal
-	51, // 35: ichor.v1alpha1.Plan.estimated_duration:type_name -> google.protobuf.Duration
-	50, // 36: ichor.v1alpha1.Plan.observed_time:type_name -> google.protobuf.Timestamp
-	4,  // 37: ichor.v1alpha1.Plan.confirmation:type_name -> ichor.v1alpha1.Confirmation
-	16, // 38: ichor.v1alpha1.Plan.manifests:type_name -> ichor.v1alpha1.PlanManifest
-	18, // 39: ichor.v1alpha1.PlanStage.groups:type_name -> ichor.v1alpha1.PlanGroup
-	19, // 40: ichor.v1alpha1.PlanGroup.machines:type_name -> ichor.v1alpha1.PlanMachine
-	52, // 41: ichor.v1alpha1.PlanMachine.role:type_name -> ichor.v1alpha1.MachineRole
-	47, // 42: ichor.v1alpha1.PlanMachine.current:type_name -> ichor.v1alpha1.OperationTarget
-	47, // 43: ichor.v1alpha1.PlanMachine.target:type_name -> ichor.v1alpha1.OperationTarget
-	2,  // 44: ichor.v1alpha1.PlanMachine.effect:type_name -> ichor.v1alpha1.Effect
-	20, // 45: ichor.v1alpha1.Refusals.refusals:type_name -> ichor.v1alpha1.Refusal
-	46, // 46: ichor.v1alpha1.OperationFilter.clusters:type_name -> ichor.v1alpha1.Reference
-	0,  // 47: ichor.v1alpha1.OperationFilter.kinds:type_name -> ichor.v1alpha1.OperationKind
-	1,  // 48: ichor.v1alpha1.OperationFilter.phases:type_name -> ichor.v1alpha1.OperationPhase
-	49, // 49: ichor.v1alpha1.OperationFilter.min_attention:type_name -> ichor.v1alpha1.Attention
-	46, // 50: ichor.v1alpha1.OperationFilter.names:type_name -> ichor.v1alpha1.Reference
-	24, // 51: ichor.v1alpha1.ListOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
-	53, // 52: ichor.v1alpha1.ListOperationsRequest.page:type_name -> ichor.v1alpha1.Page
-	11, // 53: ichor.v1alpha1.ListOperationsResponse.operations:type_name -> ichor.v1alpha1.Operation
-	54, // 54: ichor.v1alpha1.ListOperationsResponse.failures:type_name -> ichor.v1alpha1.Failure
-	46, // 55: ichor.v1alpha1.GetOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	11, // 56: ichor.v1alpha1.GetOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	29, // 57: ichor.v1alpha1.GetOperationResponse.events:type_name -> ichor.v1alpha1.OperationEvent
-	50, // 58: ichor.v1alpha1.OperationEvent.time:type_name -> google.protobuf.Timestamp
-	46, // 59: ichor.v1alpha1.OperationOrder.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 60: ichor.v1alpha1.OperationOrder.kind:type_name -> ichor.v1alpha1.OperationKind
-	10, // 61: ichor.v1alpha1.OperationOrder.parameters:type_name -> ichor.v1alpha1.OperationParameters
-	47, // 62: ichor.v1alpha1.OperationOrder.target:type_name -> ichor.v1alpha1.OperationTarget
-	5,  // 63: ichor.v1alpha1.OperationOrder.overrides:type_name -> ichor.v1alpha1.GateOverride
-	30, // 64: ichor.v1alpha1.PlanOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
-	15, // 65: ichor.v1alpha1.PlanOperationResponse.plan:type_name -> ichor.v1alpha1.Plan
-	30, // 66: ichor.v1alpha1.CreateOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
-	47, // 67: ichor.v1alpha1.CreateOperationRequest.expected_target:type_name -> ichor.v1alpha1.OperationTarget
-	11, // 68: ichor.v1alpha1.CreateOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	46, // 69: ichor.v1alpha1.SetOperationPausedRequest.ref:type_name -> ichor.v1alpha1.Reference
-	11, // 70: ichor.v1alpha1.SetOperationPausedResponse.operation:type_name -> ichor.v1alpha1.Operation
-	46, // 71: ichor.v1alpha1.RetryOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	11, // 72: ichor.v1alpha1.RetryOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	46, // 73: ichor.v1alpha1.DeleteOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	24, // 74: ichor.v1alpha1.WatchOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
-	11, // 75: ichor.v1alpha1.WatchOperationsResponse.changed:type_name -> ichor.v1alpha1.Operation
-	46, // 76: ichor.v1alpha1.WatchOperationsResponse.removed:type_name -> ichor.v1alpha1.Reference
-	43, // 77: ichor.v1alpha1.WatchOperationsResponse.synced:type_name -> ichor.v1alpha1.Synced
-	44, // 78: ichor.v1alpha1.WatchOperationsResponse.reset:type_name -> ichor.v1alpha1.Reset
-	55, // 79: ichor.v1alpha1.WatchOperationsResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
-	25, // 80: ichor.v1alpha1.OperationService.ListOperations:input_type -> ichor.v1alpha1.ListOperationsRequest
-	27, // 81: ichor.v1alpha1.OperationService.GetOperation:input_type -> ichor.v1alpha1.GetOperationRequest
-	31, // 82: ichor.v1alpha1.OperationService.PlanOperation:input_type -> ichor.v1alpha1.PlanOperationRequest
-	33, // 83: ichor.v1alpha1.OperationService.CreateOperation:input_type -> ichor.v1alpha1.CreateOperationRequest
-	35, // 84: ichor.v1alpha1.OperationService.SetOperationPaused:input_type -> ichor.v1alpha1.SetOperationPausedRequest
-	37, // 85: ichor.v1alpha1.OperationService.RetryOperation:input_type -> ichor.v1alpha1.RetryOperationRequest
-	39, // 86: ichor.v1alpha1.OperationService.DeleteOperation:input_type -> ichor.v1alpha1.DeleteOperationRequest
-	41, // 87: ichor.v1alpha1.OperationService.WatchOperations:input_type -> ichor.v1alpha1.WatchOperationsRequest
-	26, // 88: ichor.v1alpha1.OperationService.ListOperations:output_type -> ichor.v1alpha1.ListOperationsResponse
-	28, // 89: ichor.v1alpha1.OperationService.GetOperation:output_type -> ichor.v1alpha1.GetOperationResponse
-	32, // 90: ichor.v1alpha1.OperationService.PlanOperation:output_type -> ichor.v1alpha1.PlanOperationResponse
-	34, // 91: ichor.v1alpha1.OperationService.CreateOperation:output_type -> ichor.v1alpha1.CreateOperationResponse
-	36, // 92: ichor.v1alpha1.OperationService.SetOperationPaused:output_type -> ichor.v1alpha1.SetOperationPausedResponse
-	38, // 93: ichor.v1alpha1.OperationService.RetryOperation:output_type -> ichor.v1alpha1.RetryOperationResponse
-	40, // 94: ichor.v1alpha1.OperationService.DeleteOperation:output_type -> ichor.v1alpha1.DeleteOperationResponse
-	42, // 95: ichor.v1alpha1.OperationService.WatchOperations:output_type -> ichor.v1alpha1.WatchOperationsResponse
-	88, // [88:96] is the sub-list for method output_type
-	80, // [80:88] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	10, // 4: ichor.v1alpha1.OperationParameters.ca_rotation:type_name -> ichor.v1alpha1.CARotationParameters
+	11, // 5: ichor.v1alpha1.OperationParameters.key_rotation:type_name -> ichor.v1alpha1.KeyRotationParameters
+	12, // 6: ichor.v1alpha1.OperationParameters.etcd_restore:type_name -> ichor.v1alpha1.EtcdRestoreParameters
+	53, // 7: ichor.v1alpha1.Operation.ref:type_name -> ichor.v1alpha1.Reference
+	53, // 8: ichor.v1alpha1.Operation.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 9: ichor.v1alpha1.Operation.kind:type_name -> ichor.v1alpha1.OperationKind
+	1,  // 10: ichor.v1alpha1.Operation.phase:type_name -> ichor.v1alpha1.OperationPhase
+	54, // 11: ichor.v1alpha1.Operation.target:type_name -> ichor.v1alpha1.OperationTarget
+	15, // 12: ichor.v1alpha1.Operation.machines:type_name -> ichor.v1alpha1.OperationUnit
+	15, // 13: ichor.v1alpha1.Operation.units:type_name -> ichor.v1alpha1.OperationUnit
+	55, // 14: ichor.v1alpha1.Operation.conditions:type_name -> ichor.v1alpha1.Condition
+	17, // 15: ichor.v1alpha1.Operation.answer:type_name -> ichor.v1alpha1.Answer
+	56, // 16: ichor.v1alpha1.Operation.attention:type_name -> ichor.v1alpha1.Attention
+	5,  // 17: ichor.v1alpha1.Operation.overrides:type_name -> ichor.v1alpha1.GateOverride
+	13, // 18: ichor.v1alpha1.Operation.parameters:type_name -> ichor.v1alpha1.OperationParameters
+	57, // 19: ichor.v1alpha1.Operation.create_time:type_name -> google.protobuf.Timestamp
+	57, // 20: ichor.v1alpha1.Operation.start_time:type_name -> google.protobuf.Timestamp
+	57, // 21: ichor.v1alpha1.Operation.completion_time:type_name -> google.protobuf.Timestamp
+	57, // 22: ichor.v1alpha1.Operation.last_retry_time:type_name -> google.protobuf.Timestamp
+	52, // 23: ichor.v1alpha1.Operation.labels:type_name -> ichor.v1alpha1.Operation.LabelsEntry
+	3,  // 24: ichor.v1alpha1.OperationUnit.phase:type_name -> ichor.v1alpha1.UnitPhase
+	57, // 25: ichor.v1alpha1.OperationUnit.step_start_time:type_name -> google.protobuf.Timestamp
+	16, // 26: ichor.v1alpha1.OperationUnit.steps:type_name -> ichor.v1alpha1.OperationStep
+	57, // 27: ichor.v1alpha1.OperationStep.start_time:type_name -> google.protobuf.Timestamp
+	57, // 28: ichor.v1alpha1.OperationStep.end_time:type_name -> google.protobuf.Timestamp
+	53, // 29: ichor.v1alpha1.Plan.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 30: ichor.v1alpha1.Plan.kind:type_name -> ichor.v1alpha1.OperationKind
+	2,  // 31: ichor.v1alpha1.Plan.effect:type_name -> ichor.v1alpha1.Effect
+	20, // 32: ichor.v1alpha1.Plan.stages:type_name -> ichor.v1alpha1.PlanStage
+	54, // 33: ichor.v1alpha1.Plan.current:type_name -> ichor.v1alpha1.OperationTarget
+	54, // 34: ichor.v1alpha1.Plan.target:type_name -> ichor.v1alpha1.OperationTarget
+	23, // 35: ichor.v1alpha1.Plan.refusals:type_name -> ichor.v1alpha1.Refusal
+	26, // 36: ichor.v1alpha1.Plan.warnings:type_name -> ichor.v1alpha1.Warning
+	23, // 37: ichor.v1alpha1.Plan.overridden:type_name -> ichor.v1alpha1.Refusal
+	58, // 38: ichor.v1alpha1.Plan.estimated_duration:type_name -> google.protobuf.Duration
+	57, // 39: ichor.v1alpha1.Plan.observed_time:type_name -> google.protobuf.Timestamp
+	4,  // 40: ichor.v1alpha1.Plan.confirmation:type_name -> ichor.v1alpha1.Confirmation
+	19, // 41: ichor.v1alpha1.Plan.manifests:type_name -> ichor.v1alpha1.PlanManifest
+	21, // 42: ichor.v1alpha1.PlanStage.groups:type_name -> ichor.v1alpha1.PlanGroup
+	22, // 43: ichor.v1alpha1.PlanGroup.machines:type_name -> ichor.v1alpha1.PlanMachine
+	59, // 44: ichor.v1alpha1.PlanMachine.role:type_name -> ichor.v1alpha1.MachineRole
+	54, // 45: ichor.v1alpha1.PlanMachine.current:type_name -> ichor.v1alpha1.OperationTarget
+	54, // 46: ichor.v1alpha1.PlanMachine.target:type_name -> ichor.v1alpha1.OperationTarget
+	2,  // 47: ichor.v1alpha1.PlanMachine.effect:type_name -> ichor.v1alpha1.Effect
+	23, // 48: ichor.v1alpha1.Refusals.refusals:type_name -> ichor.v1alpha1.Refusal
+	53, // 49: ichor.v1alpha1.OperationFilter.clusters:type_name -> ichor.v1alpha1.Reference
+	0,  // 50: ichor.v1alpha1.OperationFilter.kinds:type_name -> ichor.v1alpha1.OperationKind
+	1,  // 51: ichor.v1alpha1.OperationFilter.phases:type_name -> ichor.v1alpha1.OperationPhase
+	56, // 52: ichor.v1alpha1.OperationFilter.min_attention:type_name -> ichor.v1alpha1.Attention
+	53, // 53: ichor.v1alpha1.OperationFilter.names:type_name -> ichor.v1alpha1.Reference
+	27, // 54: ichor.v1alpha1.ListOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
+	60, // 55: ichor.v1alpha1.ListOperationsRequest.page:type_name -> ichor.v1alpha1.Page
+	14, // 56: ichor.v1alpha1.ListOperationsResponse.operations:type_name -> ichor.v1alpha1.Operation
+	61, // 57: ichor.v1alpha1.ListOperationsResponse.failures:type_name -> ichor.v1alpha1.Failure
+	53, // 58: ichor.v1alpha1.GetOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	14, // 59: ichor.v1alpha1.GetOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	32, // 60: ichor.v1alpha1.GetOperationResponse.events:type_name -> ichor.v1alpha1.OperationEvent
+	57, // 61: ichor.v1alpha1.OperationEvent.time:type_name -> google.protobuf.Timestamp
+	53, // 62: ichor.v1alpha1.OperationOrder.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 63: ichor.v1alpha1.OperationOrder.kind:type_name -> ichor.v1alpha1.OperationKind
+	13, // 64: ichor.v1alpha1.OperationOrder.parameters:type_name -> ichor.v1alpha1.OperationParameters
+	54, // 65: ichor.v1alpha1.OperationOrder.target:type_name -> ichor.v1alpha1.OperationTarget
+	5,  // 66: ichor.v1alpha1.OperationOrder.overrides:type_name -> ichor.v1alpha1.GateOverride
+	33, // 67: ichor.v1alpha1.PlanOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
+	18, // 68: ichor.v1alpha1.PlanOperationResponse.plan:type_name -> ichor.v1alpha1.Plan
+	33, // 69: ichor.v1alpha1.CreateOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
+	54, // 70: ichor.v1alpha1.CreateOperationRequest.expected_target:type_name -> ichor.v1alpha1.OperationTarget
+	14, // 71: ichor.v1alpha1.CreateOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	53, // 72: ichor.v1alpha1.SetOperationPausedRequest.ref:type_name -> ichor.v1alpha1.Reference
+	14, // 73: ichor.v1alpha1.SetOperationPausedResponse.operation:type_name -> ichor.v1alpha1.Operation
+	53, // 74: ichor.v1alpha1.ConfirmOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	14, // 75: ichor.v1alpha1.ConfirmOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	53, // 76: ichor.v1alpha1.RetryOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	14, // 77: ichor.v1alpha1.RetryOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	53, // 78: ichor.v1alpha1.TurnBackOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	14, // 79: ichor.v1alpha1.TurnBackOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	53, // 80: ichor.v1alpha1.DeleteOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	27, // 81: ichor.v1alpha1.WatchOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
+	14, // 82: ichor.v1alpha1.WatchOperationsResponse.changed:type_name -> ichor.v1alpha1.Operation
+	53, // 83: ichor.v1alpha1.WatchOperationsResponse.removed:type_name -> ichor.v1alpha1.Reference
+	50, // 84: ichor.v1alpha1.WatchOperationsResponse.synced:type_name -> ichor.v1alpha1.Synced
+	51, // 85: ichor.v1alpha1.WatchOperationsResponse.reset:type_name -> ichor.v1alpha1.Reset
+	62, // 86: ichor.v1alpha1.WatchOperationsResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
+	28, // 87: ichor.v1alpha1.OperationService.ListOperations:input_type -> ichor.v1alpha1.ListOperationsRequest
+	30, // 88: ichor.v1alpha1.OperationService.GetOperation:input_type -> ichor.v1alpha1.GetOperationRequest
+	34, // 89: ichor.v1alpha1.OperationService.PlanOperation:input_type -> ichor.v1alpha1.PlanOperationRequest
+	36, // 90: ichor.v1alpha1.OperationService.CreateOperation:input_type -> ichor.v1alpha1.CreateOperationRequest
+	38, // 91: ichor.v1alpha1.OperationService.SetOperationPaused:input_type -> ichor.v1alpha1.SetOperationPausedRequest
+	42, // 92: ichor.v1alpha1.OperationService.RetryOperation:input_type -> ichor.v1alpha1.RetryOperationRequest
+	40, // 93: ichor.v1alpha1.OperationService.ConfirmOperation:input_type -> ichor.v1alpha1.ConfirmOperationRequest
+	44, // 94: ichor.v1alpha1.OperationService.TurnBackOperation:input_type -> ichor.v1alpha1.TurnBackOperationRequest
+	46, // 95: ichor.v1alpha1.OperationService.DeleteOperation:input_type -> ichor.v1alpha1.DeleteOperationRequest
+	48, // 96: ichor.v1alpha1.OperationService.WatchOperations:input_type -> ichor.v1alpha1.WatchOperationsRequest
+	29, // 97: ichor.v1alpha1.OperationService.ListOperations:output_type -> ichor.v1alpha1.ListOperationsResponse
+	31, // 98: ichor.v1alpha1.OperationService.GetOperation:output_type -> ichor.v1alpha1.GetOperationResponse
+	35, // 99: ichor.v1alpha1.OperationService.PlanOperation:output_type -> ichor.v1alpha1.PlanOperationResponse
+	37, // 100: ichor.v1alpha1.OperationService.CreateOperation:output_type -> ichor.v1alpha1.CreateOperationResponse
+	39, // 101: ichor.v1alpha1.OperationService.SetOperationPaused:output_type -> ichor.v1alpha1.SetOperationPausedResponse
+	43, // 102: ichor.v1alpha1.OperationService.RetryOperation:output_type -> ichor.v1alpha1.RetryOperationResponse
+	41, // 103: ichor.v1alpha1.OperationService.ConfirmOperation:output_type -> ichor.v1alpha1.ConfirmOperationResponse
+	45, // 104: ichor.v1alpha1.OperationService.TurnBackOperation:output_type -> ichor.v1alpha1.TurnBackOperationResponse
+	47, // 105: ichor.v1alpha1.OperationService.DeleteOperation:output_type -> ichor.v1alpha1.DeleteOperationResponse
+	49, // 106: ichor.v1alpha1.OperationService.WatchOperations:output_type -> ichor.v1alpha1.WatchOperationsResponse
+	97, // [97:107] is the sub-list for method output_type
+	87, // [87:97] is the sub-list for method input_type
+	87, // [87:87] is the sub-list for extension type_name
+	87, // [87:87] is the sub-list for extension extendee
+	0,  // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_ichor_v1alpha1_operation_proto_init() }
@@ -3789,12 +4308,15 @@ func file_ichor_v1alpha1_operation_proto_init() {
 		return
 	}
 	file_ichor_v1alpha1_types_proto_init()
-	file_ichor_v1alpha1_operation_proto_msgTypes[5].OneofWrappers = []any{
+	file_ichor_v1alpha1_operation_proto_msgTypes[8].OneofWrappers = []any{
 		(*OperationParameters_Node)(nil),
 		(*OperationParameters_Config)(nil),
 		(*OperationParameters_Shutdown)(nil),
+		(*OperationParameters_CaRotation)(nil),
+		(*OperationParameters_KeyRotation)(nil),
+		(*OperationParameters_EtcdRestore)(nil),
 	}
-	file_ichor_v1alpha1_operation_proto_msgTypes[37].OneofWrappers = []any{
+	file_ichor_v1alpha1_operation_proto_msgTypes[44].OneofWrappers = []any{
 		(*WatchOperationsResponse_Changed)(nil),
 		(*WatchOperationsResponse_Removed)(nil),
 		(*WatchOperationsResponse_Synced)(nil),
@@ -3807,7 +4329,7 @@ func file_ichor_v1alpha1_operation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ichor_v1alpha1_operation_proto_rawDesc), len(file_ichor_v1alpha1_operation_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   41,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -37,16 +37,20 @@ const (
 	SnapshotReason_SNAPSHOT_REASON_UPGRADE SnapshotReason = 3
 	// An operation that stops the cluster did.
 	SnapshotReason_SNAPSHOT_REASON_SHUTDOWN SnapshotReason = 4
+	SnapshotReason_SNAPSHOT_REASON_RESTORE  SnapshotReason = 5
+	SnapshotReason_SNAPSHOT_REASON_ROTATION SnapshotReason = 50
 )
 
 // Enum value maps for SnapshotReason.
 var (
 	SnapshotReason_name = map[int32]string{
-		0: "SNAPSHOT_REASON_UNSPECIFIED",
-		1: "SNAPSHOT_REASON_MANUAL",
-		2: "SNAPSHOT_REASON_SCHEDULED",
-		3: "SNAPSHOT_REASON_UPGRADE",
-		4: "SNAPSHOT_REASON_SHUTDOWN",
+		0:  "SNAPSHOT_REASON_UNSPECIFIED",
+		1:  "SNAPSHOT_REASON_MANUAL",
+		2:  "SNAPSHOT_REASON_SCHEDULED",
+		3:  "SNAPSHOT_REASON_UPGRADE",
+		4:  "SNAPSHOT_REASON_SHUTDOWN",
+		5:  "SNAPSHOT_REASON_RESTORE",
+		50: "SNAPSHOT_REASON_ROTATION",
 	}
 	SnapshotReason_value = map[string]int32{
 		"SNAPSHOT_REASON_UNSPECIFIED": 0,
@@ -54,6 +58,8 @@ var (
 		"SNAPSHOT_REASON_SCHEDULED":   2,
 		"SNAPSHOT_REASON_UPGRADE":     3,
 		"SNAPSHOT_REASON_SHUTDOWN":    4,
+		"SNAPSHOT_REASON_RESTORE":     5,
+		"SNAPSHOT_REASON_ROTATION":    50,
 	}
 )
 
@@ -998,13 +1004,15 @@ const file_ichor_v1alpha1_snapshot_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x12\x16\n" +
 	"\x06retain\x18\x02 \x01(\bR\x06retain\",\n" +
 	"\x16DeleteSnapshotResponse\x12\x12\n" +
-	"\x04gone\x18\x01 \x01(\bR\x04gone*\xa7\x01\n" +
+	"\x04gone\x18\x01 \x01(\bR\x04gone*\xe2\x01\n" +
 	"\x0eSnapshotReason\x12\x1f\n" +
 	"\x1bSNAPSHOT_REASON_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SNAPSHOT_REASON_MANUAL\x10\x01\x12\x1d\n" +
 	"\x19SNAPSHOT_REASON_SCHEDULED\x10\x02\x12\x1b\n" +
 	"\x17SNAPSHOT_REASON_UPGRADE\x10\x03\x12\x1c\n" +
-	"\x18SNAPSHOT_REASON_SHUTDOWN\x10\x042\x93\x03\n" +
+	"\x18SNAPSHOT_REASON_SHUTDOWN\x10\x04\x12\x1b\n" +
+	"\x17SNAPSHOT_REASON_RESTORE\x10\x05\x12\x1c\n" +
+	"\x18SNAPSHOT_REASON_ROTATION\x1022\x93\x03\n" +
 	"\x0fSnapshotService\x12a\n" +
 	"\rListSnapshots\x12$.ichor.v1alpha1.ListSnapshotsRequest\x1a%.ichor.v1alpha1.ListSnapshotsResponse\"\x03\x90\x02\x01\x12[\n" +
 	"\vGetSnapshot\x12\".ichor.v1alpha1.GetSnapshotRequest\x1a#.ichor.v1alpha1.GetSnapshotResponse\"\x03\x90\x02\x01\x12_\n" +

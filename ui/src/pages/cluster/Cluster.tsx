@@ -14,12 +14,14 @@ import { Conditions } from '../../parts/Conditions';
 import { Mark } from '../../parts/Mark';
 import { Notice } from '../../parts/Notice';
 import { Page, Quiet, Section } from '../../parts/Section';
+import { BundleNotice } from './BundleNotice';
 import css from './Cluster.module.css';
 import { ClusterFacts } from './ClusterFacts';
 import { DriftTable } from './DriftTable';
 import { History } from './History';
 import { Lock } from './Lock';
 import { Machines } from './Machines';
+import { Snapshots } from './Snapshots';
 import { StartButtons } from './StartButtons';
 
 /** Cluster is the page of one cluster. */
@@ -76,11 +78,13 @@ function ClusterPage({ cluster, machines }: { cluster: ClusterMessage; machines:
       )}
       {cluster.paused && <Notice mark="person" title={t('cluster.pausedCapi')} />}
       {cluster.deleting && <Notice mark="waiting" title={t('cluster.deleting')} />}
+      <BundleNotice cluster={cluster} />
       <div className={css.two}>
         <ClusterFacts cluster={cluster} />
         <Lock cluster={cluster} />
       </div>
       <Machines cluster={cluster} machines={machines} />
+      <Snapshots cluster={cluster} />
       <Section title={t('cluster.drift')} bare={cluster.drift.length > 0}>
         {cluster.drift.length > 0 ? <DriftTable drift={cluster.drift} /> : <Quiet>{t('cluster.noDrift')}</Quiet>}
       </Section>

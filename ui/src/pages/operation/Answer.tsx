@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 import { useTranslation } from 'react-i18next';
 import type { Operation } from '../../gen/ichor/v1alpha1/operation_pb';
-import { isOver } from '../../lib/operations';
+import { awaitedOf, isOver, rewritten } from '../../lib/operations';
 import { operationMark } from '../../lib/state';
 import { Command } from '../../parts/Command';
-import { stageWords } from '../../parts/code';
-import { Shape } from '../../parts/Mark';
 import { Notice } from '../../parts/Notice';
 import { Progress } from '../../parts/Progress';
 import { reasonWords } from '../../parts/reason';
+import { Awaits } from './Awaits';
 import css from './Operation.module.css';
+import { StageRail } from './StageRail';
 
 /** Answer is what somebody wants to know first: what does it do, why does it not move, who changes that, and how. */
 export function Answer({ operation }: { operation: Operation }) {
   const { t } = useTranslation();
   const mark = operationMark(operation.phase, operation.attention);
+  const awaited = isOver(operation) || operation.failureReason !== '' ? undefined : awaitedOf(operation);
+  const written = rewritten(operation);
   return (
     <div className={css.answer}>
       {operation.failureReason !== '' && (
@@ -24,7 +26,11 @@ export function Answer({ operation }: { operation: Operation }) {
           {operation.answer?.command && <Command line={operation.answer.command} label={t('operation.who')} />}
         </Notice>
       )}
-      {operation.failureReason === '' && !isOver(operation) && <Now operation={operation} />}
+      {awaited && <Awaits operation={operation} awaited={awaited} />}
+      {operation.failureReason === '' && !isOver(operation) && (!awaited || operation.paused) && (
+        <Now operation={operation} />
+      )}
+      {operation.turnBackRequested && !isOver(operation) && <Notice mark="waiting" title={t('operation.turnsBack')} />}
       {operation.deleting && <Notice mark="waiting" title={t('operation.settling')} />}
       <div className={css.progress}>
         <Progress
@@ -34,8 +40,9 @@ export function Answer({ operation }: { operation: Operation }) {
           label={t('fleet.progress', { done: operation.machinesCompleted, count: operation.machinesTotal })}
         />
         <span>{t('fleet.progress', { done: operation.machinesCompleted, count: operation.machinesTotal })}</span>
-        <Stages operation={operation} />
+        {written !== undefined && <span>{t('operation.rewritten', { count: written })}</span>}
       </div>
+      <StageRail operation={operation} />
     </div>
   );
 }
@@ -58,28 +65,5 @@ function Now({ operation }: { operation: Operation }) {
       {answer?.command && <Command line={answer.command} />}
       {operation.paused && answer?.reason !== 'OperatorPaused' && <p>{t('operation.pauseAsked')}</p>}
     </Notice>
-  );
-}
-
-/** Stages are those that are over, and the one under way. */
-function Stages({ operation }: { operation: Operation }) {
-  const { t } = useTranslation();
-  const { stage, completedStages } = operation;
-  return (
-    <ol className={css.stages} aria-label={t('operation.stages')}>
-      {completedStages.map((name) => (
-        <li key={name} className={css.stage}>
-          <Shape mark="ok" />
-          {stageWords(t, name)}
-          <span className="visually-hidden">{t('operation.state.done')}</span>
-        </li>
-      ))}
-      {stage !== '' && !completedStages.includes(stage) && (
-        <li className={css.stage} aria-current="step">
-          <Shape mark={operationMark(operation.phase, operation.attention)} />
-          {stageWords(t, stage)}
-        </li>
-      )}
-    </ol>
   );
 }

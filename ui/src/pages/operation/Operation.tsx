@@ -4,7 +4,7 @@ import { Link, useParams } from 'wouter';
 import { useFeed, useRows } from '../../app/hub';
 import { useTitle } from '../../app/Shell';
 import type { Operation as OperationMessage } from '../../gen/ichor/v1alpha1/operation_pb';
-import { actionOf, isOver, phaseKey } from '../../lib/operations';
+import { actionOf, isOver, phaseKey, turnedBack } from '../../lib/operations';
 import { clusterPath, refKey } from '../../lib/refs';
 import { operationMark } from '../../lib/state';
 import { operationFeed } from '../../live/feed';
@@ -70,7 +70,7 @@ function Subtitle({ operation }: { operation: OperationMessage }) {
   return (
     <p className={css.subtitle}>
       {isOver(operation) ? (
-        <Mark mark="ok">{t('phase.completed')}</Mark>
+        <Mark mark="ok">{t(turnedBack(operation) ? 'phase.turnedBack' : 'phase.completed')}</Mark>
       ) : (
         <>
           <Mark mark={operationMark(operation.phase, operation.attention)} />

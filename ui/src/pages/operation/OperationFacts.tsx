@@ -7,7 +7,7 @@ import { cli } from '../../lib/cli';
 import { formatDuration } from '../../lib/format';
 import { targetParts } from '../../lib/operations';
 import { Command } from '../../parts/Command';
-import { namedGate } from '../../parts/code';
+import { namedGate, rotatedWords } from '../../parts/code';
 import { Fact, Facts } from '../../parts/Facts';
 import { Section } from '../../parts/Section';
 import { When } from '../../parts/When';
@@ -27,6 +27,7 @@ export function OperationFacts({ operation }: { operation: Operation }) {
             {part.value}
           </Fact>
         ))}
+        <Parameters operation={operation} />
         <Fact name={t('operation.createdBy')}>{operation.createdBy}</Fact>
         <Fact name={t('operation.created')}>
           <When time={operation.createTime} show="absolute" />
@@ -53,4 +54,27 @@ export function OperationFacts({ operation }: { operation: Operation }) {
       {ref && <Command line={cli.watch(ref)} label={t('app.command')} />}
     </Section>
   );
+}
+
+/** Parameters are what an operation is about, where its title does not say it. */
+function Parameters({ operation }: { operation: Operation }) {
+  const { t } = useTranslation();
+  const parameters = operation.parameters?.parameters;
+  switch (parameters?.case) {
+    case 'caRotation':
+      return <Fact name={t('start.authorities')}>{rotatedWords(t, 'authority', parameters.value.authorities)}</Fact>;
+    case 'keyRotation':
+      return <Fact name={t('start.keys')}>{rotatedWords(t, 'key', parameters.value.keys)}</Fact>;
+    case 'etcdRestore':
+      return (
+        <>
+          <Fact name={t('snapshots.snapshot')}>{parameters.value.snapshotName}</Fact>
+          <Fact name={t('start.safety')}>
+            {t(parameters.value.safetySnapshot === 'Take' ? 'start.snapshotTake' : 'start.snapshotNone')}
+          </Fact>
+        </>
+      );
+    default:
+      return null;
+  }
 }

@@ -7,7 +7,7 @@ import type { Operation } from '../../gen/ichor/v1alpha1/operation_pb';
 import { OperationService } from '../../gen/ichor/v1alpha1/operation_pb';
 import { cli } from '../../lib/cli';
 import type { Steering } from '../../lib/operations';
-import { isOver } from '../../lib/operations';
+import { awaitedOf, isOver } from '../../lib/operations';
 import { Button } from '../../parts/Button';
 import { Command } from '../../parts/Command';
 import { Buttons, Dialog } from '../../parts/Dialog';
@@ -21,7 +21,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** SteerDialog says what a pause, a retry or a deletion does, and does it. */
+/** SteerDialog says what a pause, a retry, a confirmation, a way back or a deletion does, and does it. */
 export function SteerDialog({ operation, steering, onClose }: Props) {
   return steering === 'remove' ? (
     <RemoveDialog operation={operation} onClose={onClose} />
@@ -34,24 +34,47 @@ function GoOnDialog({ operation, steering, onClose }: Props & { steering: Exclud
   const { t } = useTranslation();
   const pause = useMutation(OperationService.method.setOperationPaused, { onSuccess: onClose });
   const retry = useMutation(OperationService.method.retryOperation, { onSuccess: onClose });
+  const confirm = useMutation(OperationService.method.confirmOperation, { onSuccess: onClose });
+  const back = useMutation(OperationService.method.turnBackOperation, { onSuccess: onClose });
+  // What it waits for may change while somebody reads: they confirm what they have read.
+  const [stage] = useState(operation.awaits);
+  const [awaited] = useState(awaitedOf(operation) ?? 'other');
   const { namespace = '', name = '' } = operation.ref ?? {};
   const ref = { namespace, name };
   const does = {
     pause: () => pause.mutate({ ref, paused: true }),
     resume: () => pause.mutate({ ref, paused: false }),
     retry: () => retry.mutate({ ref }),
+    confirm: () => confirm.mutate({ ref, stage }),
+    turnBack: () => back.mutate({ ref }),
   };
-  const words = { pause: t('operation.pauseText'), resume: t('operation.resumeText'), retry: t('operation.retryText') };
+  const words = {
+    pause: t('operation.pauseText'),
+    resume: t('operation.resumeText'),
+    retry: t('operation.retryText'),
+    confirm: t(`operation.awaits.${awaited}.confirm`),
+    turnBack: t('operation.turnBackText'),
+  };
+  const lines = {
+    pause: cli.pause(ref),
+    resume: cli.resume(ref),
+    retry: cli.resume(ref),
+    confirm: cli.confirm(ref, stage),
+    turnBack: cli.turnBack(ref),
+  };
   const titles = {
     pause: t('operation.pauseTitle', { name }),
     resume: t('operation.resumeTitle', { name }),
     retry: t('operation.retryTitle', { name }),
+    confirm: t('operation.confirmTitle', { name }),
+    turnBack: t('operation.turnBackTitle', { name }),
   };
-  const error = pause.error ?? retry.error;
+  const error = [pause, retry, confirm, back].find((call) => call.error)?.error;
   return (
     <Dialog open onClose={onClose} title={titles[steering]}>
       <p>{words[steering]}</p>
-      <Command line={steering === 'pause' ? cli.pause(ref) : cli.resume(ref)} />
+      {steering === 'turnBack' && <p>{t('operation.turnBackUntil')}</p>}
+      <Command line={lines[steering]} />
       {error && <CallFailure error={error} />}
       <Buttons>
         <Button onClick={onClose}>{t('app.cancel')}</Button>

@@ -18,7 +18,14 @@ export function Steering({ operation }: { operation: Operation }) {
   const id = useId();
   const names = steerings(operation);
   const why = names.map((name) => obstacleWords(t, steerObstacle(operation, name, rights)));
-  const looks = { pause: 'plain', resume: 'primary', retry: 'primary', remove: 'danger' } as const;
+  const looks = {
+    pause: 'plain',
+    resume: 'primary',
+    retry: 'primary',
+    turnBack: 'plain',
+    confirm: 'primary',
+    remove: 'danger',
+  } as const;
   return (
     <div className={css.steering}>
       <div className={css.buttons}>

@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { useSettings } from '../../app/settings';
 import type { Operation } from '../../gen/ichor/v1alpha1/operation_pb';
 import { formatClock, formatDuration } from '../../lib/format';
-import { isOver } from '../../lib/operations';
+import { hasPasses, isOver } from '../../lib/operations';
 import type { Mark } from '../../lib/state';
 import type { Bar, Lane, Timeline } from '../../lib/timeline';
 import { place, timelineOf } from '../../lib/timeline';
@@ -33,6 +33,7 @@ export function TimelineChart({ operation }: { operation: Operation }) {
   if (!timeline || timeline.lanes.length === 0) {
     return <Quiet>{t('operation.notBegun')}</Quiet>;
   }
+  const passes = hasPasses(operation);
   const more = over ? 0 : operation.machinesTotal - operation.machines.length;
   return (
     <>
@@ -49,7 +50,7 @@ export function TimelineChart({ operation }: { operation: Operation }) {
           <Axis timeline={timeline} />
           <ul className={css.lanes}>
             {timeline.lanes.map((lane) => (
-              <LaneLine key={lane.name} lane={lane} timeline={timeline} now={now} />
+              <LaneLine key={lane.name} lane={lane} timeline={timeline} now={now} passes={passes} />
             ))}
           </ul>
         </div>
@@ -90,7 +91,15 @@ const Axis = memo(function Axis({ timeline }: { timeline: Timeline }) {
   );
 });
 
-function LaneLine({ lane, timeline, now }: { lane: Lane; timeline: Timeline; now: number }) {
+interface LaneProps {
+  lane: Lane;
+  timeline: Timeline;
+  now: number;
+  /** passes says that a machine goes through many stages, which have to be told apart. */
+  passes: boolean;
+}
+
+function LaneLine({ lane, timeline, now, passes }: LaneProps) {
   const { t } = useTranslation();
   const { language } = useSettings();
   const [open, show] = useState(false);
@@ -101,16 +110,17 @@ function LaneLine({ lane, timeline, now }: { lane: Lane; timeline: Timeline; now
       : lane.step
         ? stepWords(t, lane.step)
         : t(`operation.state.${lane.state}`);
+  const words = length > 0 ? `${doing} · ${formatDuration(length, language)}` : doing;
   return (
     <li className={css.lane}>
       <button type="button" className={css.name} aria-expanded={open} onClick={() => show(!open)}>
         <Shape mark={laneMarks[lane.state]} />
         <strong>{stageWords(t, lane.name)}</strong>
-        <span className={css.quiet}>{length > 0 ? `${doing} · ${formatDuration(length, language)}` : doing}</span>
+        <span className={css.quiet}>{words}</span>
       </button>
       <ol className={css.bars}>
         {lane.bars.map((bar) => (
-          <BarLine key={`${bar.state}${bar.start}`} bar={bar} timeline={timeline} />
+          <BarLine key={`${bar.state}${bar.start}`} bar={bar} timeline={timeline} passes={passes} />
         ))}
       </ol>
       {lane.message && (
@@ -118,14 +128,24 @@ function LaneLine({ lane, timeline, now }: { lane: Lane; timeline: Timeline; now
           {lane.message}
         </p>
       )}
-      {open && <Steps lane={lane} />}
+      {lane.done > 0 && (
+        <p className={css.message}>
+          {t(lane.goesOn ? 'operation.rewritten' : 'operation.rewrittenAll', { count: lane.done })}
+        </p>
+      )}
+      {lane.found && lane.done === 0 && (
+        <p className={css.message}>
+          {passes && t('operation.proof', { stage: stageWords(t, lane.stage) })} <span lang="en">{lane.found}</span>
+        </p>
+      )}
+      {open && <Steps lane={lane} passes={passes} />}
     </li>
   );
 }
 
 /** Steps are the bars in words: nothing rests on a bar where there is no pointer, and the short ones have no room for a name. */
-function Steps({ lane }: { lane: Lane }) {
-  const words = useBarWords();
+function Steps({ lane, passes }: { lane: Lane; passes: boolean }) {
+  const words = useBarWords(passes);
   return (
     <ul className={css.steps}>
       {lane.bars.map((bar) => (
@@ -145,7 +165,7 @@ function lengthOf(lane: Lane, now: number): number {
 }
 
 /** useBarWords says what a bar shows. */
-function useBarWords(): (bar: Bar) => string {
+function useBarWords(passes: boolean): (bar: Bar) => string {
   const { t } = useTranslation();
   const { language, zone } = useSettings();
   return (bar) => {
@@ -153,15 +173,19 @@ function useBarWords(): (bar: Bar) => string {
       length: formatDuration(bar.end - bar.start, language),
       start: formatClock(bar.start, language, zone),
     };
-    return bar.state === 'waiting'
-      ? t('operation.waitBar', values)
-      : t('operation.stepBar', { step: stepWords(t, bar.step), ...values });
+    if (bar.state === 'waiting') {
+      return t('operation.waitBar', values);
+    }
+    const step = stepWords(t, bar.step);
+    return passes && bar.stage !== ''
+      ? t('operation.passBar', { stage: stageWords(t, bar.stage), step, ...values })
+      : t('operation.stepBar', { step, ...values });
   };
 }
 
-function BarLine({ bar, timeline }: { bar: Bar; timeline: Timeline }) {
+function BarLine({ bar, timeline, passes }: { bar: Bar; timeline: Timeline; passes: boolean }) {
   const { t } = useTranslation();
-  const words = useBarWords()(bar);
+  const words = useBarWords(passes)(bar);
   const [from, to] = [place(timeline, bar.start), place(timeline, bar.end)];
   return (
     <li className={`${css.bar} ${css[bar.state]}`} style={{ left: `${from}%`, width: `${to - from}%` }} title={words}>

@@ -50,6 +50,9 @@ const (
 	// ClusterServiceForgetClusterProcedure is the fully-qualified name of the ClusterService's
 	// ForgetCluster RPC.
 	ClusterServiceForgetClusterProcedure = "/ichor.v1alpha1.ClusterService/ForgetCluster"
+	// ClusterServiceExportBundleProcedure is the fully-qualified name of the ClusterService's
+	// ExportBundle RPC.
+	ClusterServiceExportBundleProcedure = "/ichor.v1alpha1.ClusterService/ExportBundle"
 	// ClusterServiceHoldMachineProcedure is the fully-qualified name of the ClusterService's
 	// HoldMachine RPC.
 	ClusterServiceHoldMachineProcedure = "/ichor.v1alpha1.ClusterService/HoldMachine"
@@ -59,6 +62,9 @@ const (
 	// ClusterServiceDiffConfigProcedure is the fully-qualified name of the ClusterService's DiffConfig
 	// RPC.
 	ClusterServiceDiffConfigProcedure = "/ichor.v1alpha1.ClusterService/DiffConfig"
+	// ClusterServiceExportClusterProcedure is the fully-qualified name of the ClusterService's
+	// ExportCluster RPC.
+	ClusterServiceExportClusterProcedure = "/ichor.v1alpha1.ClusterService/ExportCluster"
 	// ClusterServiceWatchClustersProcedure is the fully-qualified name of the ClusterService's
 	// WatchClusters RPC.
 	ClusterServiceWatchClustersProcedure = "/ichor.v1alpha1.ClusterService/WatchClusters"
@@ -76,12 +82,17 @@ type ClusterServiceClient interface {
 	ImportCluster(context.Context, *connect.Request[v1alpha1.ImportClusterRequest]) (*connect.Response[v1alpha1.ImportClusterResponse], error)
 	// ForgetCluster takes a cluster out of the hub, and touches no machine.
 	ForgetCluster(context.Context, *connect.Request[v1alpha1.ForgetClusterRequest]) (*connect.Response[v1alpha1.ForgetClusterResponse], error)
+	// ExportBundle returns the bundle of a cluster's secrets, from which machines of the cluster are made, and writes down that people have it. It
+	// needs the right to read the Secret that it is in.
+	ExportBundle(context.Context, *connect.Request[v1alpha1.ExportBundleRequest]) (*connect.Response[v1alpha1.ExportBundleResponse], error)
 	// HoldMachine makes rolling operations skip a machine, or take it again.
 	HoldMachine(context.Context, *connect.Request[v1alpha1.HoldMachineRequest]) (*connect.Response[v1alpha1.HoldMachineResponse], error)
 	// ApproveMachine lets the hub work on a machine that it found later.
 	ApproveMachine(context.Context, *connect.Request[v1alpha1.ApproveMachineRequest]) (*connect.Response[v1alpha1.ApproveMachineResponse], error)
 	// DiffConfig compares the machine config that each machine has with the one that the spec of its cluster asks for.
 	DiffConfig(context.Context, *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error)
+	// ExportCluster writes a cluster down as files for Git: what it shall be, and nothing of what it is or of what is being done to it.
+	ExportCluster(context.Context, *connect.Request[v1alpha1.ExportClusterRequest]) (*connect.Response[v1alpha1.ExportClusterResponse], error)
 	// WatchClusters sends the clusters that there are, then every change. It goes on after resume_token without a gap.
 	WatchClusters(context.Context, *connect.Request[v1alpha1.WatchClustersRequest]) (*connect.ServerStreamForClient[v1alpha1.WatchClustersResponse], error)
 }
@@ -130,6 +141,12 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(clusterServiceMethods.ByName("ForgetCluster")),
 			connect.WithClientOptions(opts...),
 		),
+		exportBundle: connect.NewClient[v1alpha1.ExportBundleRequest, v1alpha1.ExportBundleResponse](
+			httpClient,
+			baseURL+ClusterServiceExportBundleProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ExportBundle")),
+			connect.WithClientOptions(opts...),
+		),
 		holdMachine: connect.NewClient[v1alpha1.HoldMachineRequest, v1alpha1.HoldMachineResponse](
 			httpClient,
 			baseURL+ClusterServiceHoldMachineProcedure,
@@ -146,6 +163,13 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+ClusterServiceDiffConfigProcedure,
 			connect.WithSchema(clusterServiceMethods.ByName("DiffConfig")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		exportCluster: connect.NewClient[v1alpha1.ExportClusterRequest, v1alpha1.ExportClusterResponse](
+			httpClient,
+			baseURL+ClusterServiceExportClusterProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ExportCluster")),
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
@@ -166,9 +190,11 @@ type clusterServiceClient struct {
 	listMachines   *connect.Client[v1alpha1.ListMachinesRequest, v1alpha1.ListMachinesResponse]
 	importCluster  *connect.Client[v1alpha1.ImportClusterRequest, v1alpha1.ImportClusterResponse]
 	forgetCluster  *connect.Client[v1alpha1.ForgetClusterRequest, v1alpha1.ForgetClusterResponse]
+	exportBundle   *connect.Client[v1alpha1.ExportBundleRequest, v1alpha1.ExportBundleResponse]
 	holdMachine    *connect.Client[v1alpha1.HoldMachineRequest, v1alpha1.HoldMachineResponse]
 	approveMachine *connect.Client[v1alpha1.ApproveMachineRequest, v1alpha1.ApproveMachineResponse]
 	diffConfig     *connect.Client[v1alpha1.DiffConfigRequest, v1alpha1.DiffConfigResponse]
+	exportCluster  *connect.Client[v1alpha1.ExportClusterRequest, v1alpha1.ExportClusterResponse]
 	watchClusters  *connect.Client[v1alpha1.WatchClustersRequest, v1alpha1.WatchClustersResponse]
 }
 
@@ -197,6 +223,11 @@ func (c *clusterServiceClient) ForgetCluster(ctx context.Context, req *connect.R
 	return c.forgetCluster.CallUnary(ctx, req)
 }
 
+// ExportBundle calls ichor.v1alpha1.ClusterService.ExportBundle.
+func (c *clusterServiceClient) ExportBundle(ctx context.Context, req *connect.Request[v1alpha1.ExportBundleRequest]) (*connect.Response[v1alpha1.ExportBundleResponse], error) {
+	return c.exportBundle.CallUnary(ctx, req)
+}
+
 // HoldMachine calls ichor.v1alpha1.ClusterService.HoldMachine.
 func (c *clusterServiceClient) HoldMachine(ctx context.Context, req *connect.Request[v1alpha1.HoldMachineRequest]) (*connect.Response[v1alpha1.HoldMachineResponse], error) {
 	return c.holdMachine.CallUnary(ctx, req)
@@ -210,6 +241,11 @@ func (c *clusterServiceClient) ApproveMachine(ctx context.Context, req *connect.
 // DiffConfig calls ichor.v1alpha1.ClusterService.DiffConfig.
 func (c *clusterServiceClient) DiffConfig(ctx context.Context, req *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error) {
 	return c.diffConfig.CallUnary(ctx, req)
+}
+
+// ExportCluster calls ichor.v1alpha1.ClusterService.ExportCluster.
+func (c *clusterServiceClient) ExportCluster(ctx context.Context, req *connect.Request[v1alpha1.ExportClusterRequest]) (*connect.Response[v1alpha1.ExportClusterResponse], error) {
+	return c.exportCluster.CallUnary(ctx, req)
 }
 
 // WatchClusters calls ichor.v1alpha1.ClusterService.WatchClusters.
@@ -229,12 +265,17 @@ type ClusterServiceHandler interface {
 	ImportCluster(context.Context, *connect.Request[v1alpha1.ImportClusterRequest]) (*connect.Response[v1alpha1.ImportClusterResponse], error)
 	// ForgetCluster takes a cluster out of the hub, and touches no machine.
 	ForgetCluster(context.Context, *connect.Request[v1alpha1.ForgetClusterRequest]) (*connect.Response[v1alpha1.ForgetClusterResponse], error)
+	// ExportBundle returns the bundle of a cluster's secrets, from which machines of the cluster are made, and writes down that people have it. It
+	// needs the right to read the Secret that it is in.
+	ExportBundle(context.Context, *connect.Request[v1alpha1.ExportBundleRequest]) (*connect.Response[v1alpha1.ExportBundleResponse], error)
 	// HoldMachine makes rolling operations skip a machine, or take it again.
 	HoldMachine(context.Context, *connect.Request[v1alpha1.HoldMachineRequest]) (*connect.Response[v1alpha1.HoldMachineResponse], error)
 	// ApproveMachine lets the hub work on a machine that it found later.
 	ApproveMachine(context.Context, *connect.Request[v1alpha1.ApproveMachineRequest]) (*connect.Response[v1alpha1.ApproveMachineResponse], error)
 	// DiffConfig compares the machine config that each machine has with the one that the spec of its cluster asks for.
 	DiffConfig(context.Context, *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error)
+	// ExportCluster writes a cluster down as files for Git: what it shall be, and nothing of what it is or of what is being done to it.
+	ExportCluster(context.Context, *connect.Request[v1alpha1.ExportClusterRequest]) (*connect.Response[v1alpha1.ExportClusterResponse], error)
 	// WatchClusters sends the clusters that there are, then every change. It goes on after resume_token without a gap.
 	WatchClusters(context.Context, *connect.Request[v1alpha1.WatchClustersRequest], *connect.ServerStream[v1alpha1.WatchClustersResponse]) error
 }
@@ -279,6 +320,12 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		connect.WithSchema(clusterServiceMethods.ByName("ForgetCluster")),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterServiceExportBundleHandler := connect.NewUnaryHandler(
+		ClusterServiceExportBundleProcedure,
+		svc.ExportBundle,
+		connect.WithSchema(clusterServiceMethods.ByName("ExportBundle")),
+		connect.WithHandlerOptions(opts...),
+	)
 	clusterServiceHoldMachineHandler := connect.NewUnaryHandler(
 		ClusterServiceHoldMachineProcedure,
 		svc.HoldMachine,
@@ -295,6 +342,13 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		ClusterServiceDiffConfigProcedure,
 		svc.DiffConfig,
 		connect.WithSchema(clusterServiceMethods.ByName("DiffConfig")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceExportClusterHandler := connect.NewUnaryHandler(
+		ClusterServiceExportClusterProcedure,
+		svc.ExportCluster,
+		connect.WithSchema(clusterServiceMethods.ByName("ExportCluster")),
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
@@ -317,12 +371,16 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceImportClusterHandler.ServeHTTP(w, r)
 		case ClusterServiceForgetClusterProcedure:
 			clusterServiceForgetClusterHandler.ServeHTTP(w, r)
+		case ClusterServiceExportBundleProcedure:
+			clusterServiceExportBundleHandler.ServeHTTP(w, r)
 		case ClusterServiceHoldMachineProcedure:
 			clusterServiceHoldMachineHandler.ServeHTTP(w, r)
 		case ClusterServiceApproveMachineProcedure:
 			clusterServiceApproveMachineHandler.ServeHTTP(w, r)
 		case ClusterServiceDiffConfigProcedure:
 			clusterServiceDiffConfigHandler.ServeHTTP(w, r)
+		case ClusterServiceExportClusterProcedure:
+			clusterServiceExportClusterHandler.ServeHTTP(w, r)
 		case ClusterServiceWatchClustersProcedure:
 			clusterServiceWatchClustersHandler.ServeHTTP(w, r)
 		default:
@@ -354,6 +412,10 @@ func (UnimplementedClusterServiceHandler) ForgetCluster(context.Context, *connec
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.ForgetCluster is not implemented"))
 }
 
+func (UnimplementedClusterServiceHandler) ExportBundle(context.Context, *connect.Request[v1alpha1.ExportBundleRequest]) (*connect.Response[v1alpha1.ExportBundleResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.ExportBundle is not implemented"))
+}
+
 func (UnimplementedClusterServiceHandler) HoldMachine(context.Context, *connect.Request[v1alpha1.HoldMachineRequest]) (*connect.Response[v1alpha1.HoldMachineResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.HoldMachine is not implemented"))
 }
@@ -364,6 +426,10 @@ func (UnimplementedClusterServiceHandler) ApproveMachine(context.Context, *conne
 
 func (UnimplementedClusterServiceHandler) DiffConfig(context.Context, *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.DiffConfig is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) ExportCluster(context.Context, *connect.Request[v1alpha1.ExportClusterRequest]) (*connect.Response[v1alpha1.ExportClusterResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.ExportCluster is not implemented"))
 }
 
 func (UnimplementedClusterServiceHandler) WatchClusters(context.Context, *connect.Request[v1alpha1.WatchClustersRequest], *connect.ServerStream[v1alpha1.WatchClustersResponse]) error {

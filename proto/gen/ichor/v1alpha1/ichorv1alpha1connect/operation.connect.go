@@ -53,6 +53,12 @@ const (
 	// OperationServiceRetryOperationProcedure is the fully-qualified name of the OperationService's
 	// RetryOperation RPC.
 	OperationServiceRetryOperationProcedure = "/ichor.v1alpha1.OperationService/RetryOperation"
+	// OperationServiceConfirmOperationProcedure is the fully-qualified name of the OperationService's
+	// ConfirmOperation RPC.
+	OperationServiceConfirmOperationProcedure = "/ichor.v1alpha1.OperationService/ConfirmOperation"
+	// OperationServiceTurnBackOperationProcedure is the fully-qualified name of the OperationService's
+	// TurnBackOperation RPC.
+	OperationServiceTurnBackOperationProcedure = "/ichor.v1alpha1.OperationService/TurnBackOperation"
 	// OperationServiceDeleteOperationProcedure is the fully-qualified name of the OperationService's
 	// DeleteOperation RPC.
 	OperationServiceDeleteOperationProcedure = "/ichor.v1alpha1.OperationService/DeleteOperation"
@@ -76,6 +82,11 @@ type OperationServiceClient interface {
 	SetOperationPaused(context.Context, *connect.Request[v1alpha1.SetOperationPausedRequest]) (*connect.Response[v1alpha1.SetOperationPausedResponse], error)
 	// RetryOperation retries what failed, or what was refused. It needs the right to start the same operation.
 	RetryOperation(context.Context, *connect.Request[v1alpha1.RetryOperationRequest]) (*connect.Response[v1alpha1.RetryOperationResponse], error)
+	// ConfirmOperation says that what a stage waits for of people is done. It needs the right to start the same operation.
+	ConfirmOperation(context.Context, *connect.Request[v1alpha1.ConfirmOperationRequest]) (*connect.Response[v1alpha1.ConfirmOperationResponse], error)
+	// TurnBackOperation makes what an operation has changed what it was, as long as that is possible. It needs the right to start the same
+	// operation.
+	TurnBackOperation(context.Context, *connect.Request[v1alpha1.TurnBackOperationRequest]) (*connect.Response[v1alpha1.TurnBackOperationResponse], error)
 	// DeleteOperation settles an operation and deletes it.
 	DeleteOperation(context.Context, *connect.Request[v1alpha1.DeleteOperationRequest]) (*connect.Response[v1alpha1.DeleteOperationResponse], error)
 	// WatchOperations sends the operations that there are, then every change. It goes on after resume_token without a gap.
@@ -132,6 +143,18 @@ func NewOperationServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(operationServiceMethods.ByName("RetryOperation")),
 			connect.WithClientOptions(opts...),
 		),
+		confirmOperation: connect.NewClient[v1alpha1.ConfirmOperationRequest, v1alpha1.ConfirmOperationResponse](
+			httpClient,
+			baseURL+OperationServiceConfirmOperationProcedure,
+			connect.WithSchema(operationServiceMethods.ByName("ConfirmOperation")),
+			connect.WithClientOptions(opts...),
+		),
+		turnBackOperation: connect.NewClient[v1alpha1.TurnBackOperationRequest, v1alpha1.TurnBackOperationResponse](
+			httpClient,
+			baseURL+OperationServiceTurnBackOperationProcedure,
+			connect.WithSchema(operationServiceMethods.ByName("TurnBackOperation")),
+			connect.WithClientOptions(opts...),
+		),
 		deleteOperation: connect.NewClient[v1alpha1.DeleteOperationRequest, v1alpha1.DeleteOperationResponse](
 			httpClient,
 			baseURL+OperationServiceDeleteOperationProcedure,
@@ -156,6 +179,8 @@ type operationServiceClient struct {
 	createOperation    *connect.Client[v1alpha1.CreateOperationRequest, v1alpha1.CreateOperationResponse]
 	setOperationPaused *connect.Client[v1alpha1.SetOperationPausedRequest, v1alpha1.SetOperationPausedResponse]
 	retryOperation     *connect.Client[v1alpha1.RetryOperationRequest, v1alpha1.RetryOperationResponse]
+	confirmOperation   *connect.Client[v1alpha1.ConfirmOperationRequest, v1alpha1.ConfirmOperationResponse]
+	turnBackOperation  *connect.Client[v1alpha1.TurnBackOperationRequest, v1alpha1.TurnBackOperationResponse]
 	deleteOperation    *connect.Client[v1alpha1.DeleteOperationRequest, v1alpha1.DeleteOperationResponse]
 	watchOperations    *connect.Client[v1alpha1.WatchOperationsRequest, v1alpha1.WatchOperationsResponse]
 }
@@ -190,6 +215,16 @@ func (c *operationServiceClient) RetryOperation(ctx context.Context, req *connec
 	return c.retryOperation.CallUnary(ctx, req)
 }
 
+// ConfirmOperation calls ichor.v1alpha1.OperationService.ConfirmOperation.
+func (c *operationServiceClient) ConfirmOperation(ctx context.Context, req *connect.Request[v1alpha1.ConfirmOperationRequest]) (*connect.Response[v1alpha1.ConfirmOperationResponse], error) {
+	return c.confirmOperation.CallUnary(ctx, req)
+}
+
+// TurnBackOperation calls ichor.v1alpha1.OperationService.TurnBackOperation.
+func (c *operationServiceClient) TurnBackOperation(ctx context.Context, req *connect.Request[v1alpha1.TurnBackOperationRequest]) (*connect.Response[v1alpha1.TurnBackOperationResponse], error) {
+	return c.turnBackOperation.CallUnary(ctx, req)
+}
+
 // DeleteOperation calls ichor.v1alpha1.OperationService.DeleteOperation.
 func (c *operationServiceClient) DeleteOperation(ctx context.Context, req *connect.Request[v1alpha1.DeleteOperationRequest]) (*connect.Response[v1alpha1.DeleteOperationResponse], error) {
 	return c.deleteOperation.CallUnary(ctx, req)
@@ -215,6 +250,11 @@ type OperationServiceHandler interface {
 	SetOperationPaused(context.Context, *connect.Request[v1alpha1.SetOperationPausedRequest]) (*connect.Response[v1alpha1.SetOperationPausedResponse], error)
 	// RetryOperation retries what failed, or what was refused. It needs the right to start the same operation.
 	RetryOperation(context.Context, *connect.Request[v1alpha1.RetryOperationRequest]) (*connect.Response[v1alpha1.RetryOperationResponse], error)
+	// ConfirmOperation says that what a stage waits for of people is done. It needs the right to start the same operation.
+	ConfirmOperation(context.Context, *connect.Request[v1alpha1.ConfirmOperationRequest]) (*connect.Response[v1alpha1.ConfirmOperationResponse], error)
+	// TurnBackOperation makes what an operation has changed what it was, as long as that is possible. It needs the right to start the same
+	// operation.
+	TurnBackOperation(context.Context, *connect.Request[v1alpha1.TurnBackOperationRequest]) (*connect.Response[v1alpha1.TurnBackOperationResponse], error)
 	// DeleteOperation settles an operation and deletes it.
 	DeleteOperation(context.Context, *connect.Request[v1alpha1.DeleteOperationRequest]) (*connect.Response[v1alpha1.DeleteOperationResponse], error)
 	// WatchOperations sends the operations that there are, then every change. It goes on after resume_token without a gap.
@@ -267,6 +307,18 @@ func NewOperationServiceHandler(svc OperationServiceHandler, opts ...connect.Han
 		connect.WithSchema(operationServiceMethods.ByName("RetryOperation")),
 		connect.WithHandlerOptions(opts...),
 	)
+	operationServiceConfirmOperationHandler := connect.NewUnaryHandler(
+		OperationServiceConfirmOperationProcedure,
+		svc.ConfirmOperation,
+		connect.WithSchema(operationServiceMethods.ByName("ConfirmOperation")),
+		connect.WithHandlerOptions(opts...),
+	)
+	operationServiceTurnBackOperationHandler := connect.NewUnaryHandler(
+		OperationServiceTurnBackOperationProcedure,
+		svc.TurnBackOperation,
+		connect.WithSchema(operationServiceMethods.ByName("TurnBackOperation")),
+		connect.WithHandlerOptions(opts...),
+	)
 	operationServiceDeleteOperationHandler := connect.NewUnaryHandler(
 		OperationServiceDeleteOperationProcedure,
 		svc.DeleteOperation,
@@ -294,6 +346,10 @@ func NewOperationServiceHandler(svc OperationServiceHandler, opts ...connect.Han
 			operationServiceSetOperationPausedHandler.ServeHTTP(w, r)
 		case OperationServiceRetryOperationProcedure:
 			operationServiceRetryOperationHandler.ServeHTTP(w, r)
+		case OperationServiceConfirmOperationProcedure:
+			operationServiceConfirmOperationHandler.ServeHTTP(w, r)
+		case OperationServiceTurnBackOperationProcedure:
+			operationServiceTurnBackOperationHandler.ServeHTTP(w, r)
 		case OperationServiceDeleteOperationProcedure:
 			operationServiceDeleteOperationHandler.ServeHTTP(w, r)
 		case OperationServiceWatchOperationsProcedure:
@@ -329,6 +385,14 @@ func (UnimplementedOperationServiceHandler) SetOperationPaused(context.Context, 
 
 func (UnimplementedOperationServiceHandler) RetryOperation(context.Context, *connect.Request[v1alpha1.RetryOperationRequest]) (*connect.Response[v1alpha1.RetryOperationResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.OperationService.RetryOperation is not implemented"))
+}
+
+func (UnimplementedOperationServiceHandler) ConfirmOperation(context.Context, *connect.Request[v1alpha1.ConfirmOperationRequest]) (*connect.Response[v1alpha1.ConfirmOperationResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.OperationService.ConfirmOperation is not implemented"))
+}
+
+func (UnimplementedOperationServiceHandler) TurnBackOperation(context.Context, *connect.Request[v1alpha1.TurnBackOperationRequest]) (*connect.Response[v1alpha1.TurnBackOperationResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.OperationService.TurnBackOperation is not implemented"))
 }
 
 func (UnimplementedOperationServiceHandler) DeleteOperation(context.Context, *connect.Request[v1alpha1.DeleteOperationRequest]) (*connect.Response[v1alpha1.DeleteOperationResponse], error) {

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ichor/v1alpha1/operation.proto.
  */
 export const file_ichor_v1alpha1_operation: GenFile = /*@__PURE__*/
-  fileDesc("Ch5pY2hvci92MWFscGhhMS9vcGVyYXRpb24ucHJvdG8SDmljaG9yLnYxYWxwaGExIiwKDEdhdGVPdmVycmlkZRIMCgRnYXRlGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKXAQoOTm9kZVBhcmFtZXRlcnMSDwoHbWFjaGluZRgBIAEoCRIOCgZhY3Rpb24YAiABKAkSEwoLcmVib290X21vZGUYAyABKAkSDwoHc2VydmljZRgEIAEoCRIuCgVyZXNldBgFIAEoCzIfLmljaG9yLnYxYWxwaGExLlJlc2V0UGFyYW1ldGVycxIOCgZhbGFybXMYBiABKAkiPgoPUmVzZXRQYXJhbWV0ZXJzEg4KBm1hbm5lchgBIAEoCRIMCgR3aXBlGAIgAygJEg0KBWFmdGVyGAMgASgJIiQKEENvbmZpZ1BhcmFtZXRlcnMSEAoIbWFjaGluZXMYASADKAkiNgoSU2h1dGRvd25QYXJhbWV0ZXJzEg4KBmFjdGlvbhgBIAEoCRIQCghzbmFwc2hvdBgCIAEoCSK/AQoTT3BlcmF0aW9uUGFyYW1ldGVycxIuCgRub2RlGAEgASgLMh4uaWNob3IudjFhbHBoYTEuTm9kZVBhcmFtZXRlcnNIABIyCgZjb25maWcYAiABKAsyIC5pY2hvci52MWFscGhhMS5Db25maWdQYXJhbWV0ZXJzSAASNgoIc2h1dGRvd24YAyABKAsyIi5pY2hvci52MWFscGhhMS5TaHV0ZG93blBhcmFtZXRlcnNIAEIMCgpwYXJhbWV0ZXJzIvYICglPcGVyYXRpb24SJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEgsKA3VpZBgCIAEoCRIqCgdjbHVzdGVyGAMgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEisKBGtpbmQYBCABKA4yHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25LaW5kEi0KBXBoYXNlGAUgASgOMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uUGhhc2USDQoFc3RhZ2UYBiABKAkSGAoQY29tcGxldGVkX3N0YWdlcxgHIAMoCRIvCgZ0YXJnZXQYCCABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSLwoIbWFjaGluZXMYCSADKAsyHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25Vbml0EiwKBXVuaXRzGAogAygLMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVW5pdBIMCgRoZWxkGAsgAygJEhYKDmZhaWx1cmVfcmVhc29uGAwgASgJEi0KCmNvbmRpdGlvbnMYDSADKAsyGS5pY2hvci52MWFscGhhMS5Db25kaXRpb24SJgoGYW5zd2VyGA4gASgLMhYuaWNob3IudjFhbHBoYTEuQW5zd2VyEiwKCWF0dGVudGlvbhgPIAEoDjIZLmljaG9yLnYxYWxwaGExLkF0dGVudGlvbhIOCgZwYXVzZWQYECABKAgSEAoIZGVsZXRpbmcYESABKAgSEQoJbG9ja19oZWxkGBIgASgIEhcKD21heF91bmF2YWlsYWJsZRgTIAEoCRIvCglvdmVycmlkZXMYFCADKAsyHC5pY2hvci52MWFscGhhMS5HYXRlT3ZlcnJpZGUSNwoKcGFyYW1ldGVycxgVIAEoCzIjLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBhcmFtZXRlcnMSEgoKY3JlYXRlZF9ieRgWIAEoCRIvCgtjcmVhdGVfdGltZRgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc3RhcnRfdGltZRgYIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPY29tcGxldGlvbl90aW1lGBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9sYXN0X3JldHJ5X3RpbWUYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKBmxhYmVscxgbIAMoCzIlLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbi5MYWJlbHNFbnRyeRIWCg5tYWNoaW5lc190b3RhbBgcIAEoBRIaChJtYWNoaW5lc19jb21wbGV0ZWQYHSABKAUSFwoPcmV0cnlfcmVxdWVzdGVkGB4gASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi6AEKDU9wZXJhdGlvblVuaXQSDAoEbmFtZRgBIAEoCRIoCgVwaGFzZRgCIAEoDjIZLmljaG9yLnYxYWxwaGExLlVuaXRQaGFzZRINCgVzdGFnZRgDIAEoCRIMCgRzdGVwGAQgASgJEjMKD3N0ZXBfc3RhcnRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVzc2FnZRgGIAEoCRIOCgZmYWlsZWQYByABKAgSLAoFc3RlcHMYCCADKAsyHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25TdGVwIooBCg1PcGVyYXRpb25TdGVwEgwKBG5hbWUYASABKAkSLgoKc3RhcnRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXN0YWdlGAQgASgJIlIKBkFuc3dlchINCgVkb2luZxgBIAEoCRILCgN3aHkYAiABKAkSCwoDd2hvGAMgASgJEg8KB2NvbW1hbmQYBCABKAkSDgoGcmVhc29uGAUgASgJIu0FCgRQbGFuEioKB2NsdXN0ZXIYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USKwoEa2luZBgCIAEoDjIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbktpbmQSJgoGZWZmZWN0GAMgASgOMhYuaWNob3IudjFhbHBoYTEuRWZmZWN0EikKBnN0YWdlcxgEIAMoCzIZLmljaG9yLnYxYWxwaGExLlBsYW5TdGFnZRIMCgRoZWxkGAUgAygJEjAKB2N1cnJlbnQYBiABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSLwoGdGFyZ2V0GAcgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0EikKCHJlZnVzYWxzGAggAygLMhcuaWNob3IudjFhbHBoYTEuUmVmdXNhbBIpCgh3YXJuaW5ncxgJIAMoCzIXLmljaG9yLnYxYWxwaGExLldhcm5pbmcSKwoKb3ZlcnJpZGRlbhgKIAMoCzIXLmljaG9yLnYxYWxwaGExLlJlZnVzYWwSNQoSZXN0aW1hdGVkX2R1cmF0aW9uGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDW9ic2VydmVkX3RpbWUYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWF0X3RhcmdldBgNIAEoCBIyCgxjb25maXJtYXRpb24YDiABKA4yHC5pY2hvci52MWFscGhhMS5Db25maXJtYXRpb24SEwoLd3JpdGVzX3NwZWMYDyABKAgSDwoHY29tbWFuZBgQIAEoCRISCgpsaXZlX2dhdGVzGBEgAygJEg4KBmxvc3NlcxgSIAMoCRIvCgltYW5pZmVzdHMYEyADKAsyHC5pY2hvci52MWFscGhhMS5QbGFuTWFuaWZlc3QSGQoRbWFuaWZlc3RzX3Ryb3VibGUYFCABKAkiSwoMUGxhbk1hbmlmZXN0Eg4KBm9iamVjdBgBIAEoCRIOCgZhY3Rpb24YAiABKAkSDQoFb3duZXIYAyABKAkSDAoEZGlmZhgEIAEoCSJYCglQbGFuU3RhZ2USDAoEbmFtZRgBIAEoCRIpCgZncm91cHMYAiADKAsyGS5pY2hvci52MWFscGhhMS5QbGFuR3JvdXASEgoKZGlzcnVwdGl2ZRgDIAEoCCI6CglQbGFuR3JvdXASLQoIbWFjaGluZXMYASADKAsyGy5pY2hvci52MWFscGhhMS5QbGFuTWFjaGluZSLtAQoLUGxhbk1hY2hpbmUSDAoEbmFtZRgBIAEoCRIMCgRub2RlGAIgASgJEikKBHJvbGUYAyABKA4yGy5pY2hvci52MWFscGhhMS5NYWNoaW5lUm9sZRIwCgdjdXJyZW50GAQgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0Ei8KBnRhcmdldBgFIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBImCgZlZmZlY3QYBiABKA4yFi5pY2hvci52MWFscGhhMS5FZmZlY3QSDAoEZGlmZhgHIAEoCSJLCgdSZWZ1c2FsEgwKBGdhdGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIMCgRoZWxwGAMgASgJEhMKC292ZXJyaWRhYmxlGAQgASgIIjUKCFJlZnVzYWxzEikKCHJlZnVzYWxzGAEgAygLMhcuaWNob3IudjFhbHBoYTEuUmVmdXNhbCI7CgpQYXJ0bHlEb25lEgwKBGRvbmUYASABKAkSDwoHbWlzc2luZxgCIAEoCRIOCgZmaW5pc2gYAyABKAkiKAoHV2FybmluZxIMCgRjb2RlGAEgASgJEg8KB21lc3NhZ2UYAiABKAkisgIKD09wZXJhdGlvbkZpbHRlchIrCghjbHVzdGVycxgBIAMoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRISCgpuYW1lc3BhY2VzGAIgAygJEiwKBWtpbmRzGAMgAygOMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uS2luZBIuCgZwaGFzZXMYBCADKA4yHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25QaGFzZRIWCg5sYWJlbF9zZWxlY3RvchgFIAEoCRIMCgR0ZXh0GAYgASgJEjAKDW1pbl9hdHRlbnRpb24YByABKA4yGS5pY2hvci52MWFscGhhMS5BdHRlbnRpb24SKAoFbmFtZXMYCCADKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UifgoVTGlzdE9wZXJhdGlvbnNSZXF1ZXN0Ei8KBmZpbHRlchgBIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkZpbHRlchIQCghvcmRlcl9ieRgCIAEoCRIiCgRwYWdlGAMgASgLMhQuaWNob3IudjFhbHBoYTEuUGFnZSK1AQoWTGlzdE9wZXJhdGlvbnNSZXNwb25zZRItCgpvcGVyYXRpb25zGAEgAygLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRISCgp0b3RhbF9zaXplGAMgASgFEikKCGZhaWx1cmVzGAQgAygLMhcuaWNob3IudjFhbHBoYTEuRmFpbHVyZRIUCgxyZXN1bWVfdG9rZW4YBSABKAkiPQoTR2V0T3BlcmF0aW9uUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UidAoUR2V0T3BlcmF0aW9uUmVzcG9uc2USLAoJb3BlcmF0aW9uGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEi4KBmV2ZW50cxgCIAMoCzIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkV2ZW50InsKDk9wZXJhdGlvbkV2ZW50EigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3dhcm5pbmcYAiABKAgSDgoGcmVhc29uGAMgASgJEg8KB21lc3NhZ2UYBCABKAkSDQoFY291bnQYBSABKAUinQIKDk9wZXJhdGlvbk9yZGVyEioKB2NsdXN0ZXIYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USKwoEa2luZBgCIAEoDjIdLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbktpbmQSNwoKcGFyYW1ldGVycxgDIAEoCzIjLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBhcmFtZXRlcnMSLwoGdGFyZ2V0GAQgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0EhcKD21heF91bmF2YWlsYWJsZRgFIAEoCRIvCglvdmVycmlkZXMYBiADKAsyHC5pY2hvci52MWFscGhhMS5HYXRlT3ZlcnJpZGUiRQoUUGxhbk9wZXJhdGlvblJlcXVlc3QSLQoFb3JkZXIYASABKAsyHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25PcmRlciI7ChVQbGFuT3BlcmF0aW9uUmVzcG9uc2USIgoEcGxhbhgBIAEoCzIULmljaG9yLnYxYWxwaGExLlBsYW4isQEKFkNyZWF0ZU9wZXJhdGlvblJlcXVlc3QSLQoFb3JkZXIYASABKAsyHi5pY2hvci52MWFscGhhMS5PcGVyYXRpb25PcmRlchI4Cg9leHBlY3RlZF90YXJnZXQYAiABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJEhUKDXZhbGlkYXRlX29ubHkYBCABKAgigwEKF0NyZWF0ZU9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdleGlzdGVkGAIgASgIEhIKCndyb3RlX3NwZWMYAyABKAgSFQoNbm90aGluZ190b19kbxgEIAEoCCJTChlTZXRPcGVyYXRpb25QYXVzZWRSZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIOCgZwYXVzZWQYAiABKAgiWwoaU2V0T3BlcmF0aW9uUGF1c2VkUmVzcG9uc2USLAoJb3BlcmF0aW9uGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEg8KB2NoYW5nZWQYAiABKAgiPwoVUmV0cnlPcGVyYXRpb25SZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZSJXChZSZXRyeU9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdjaGFuZ2VkGAIgASgIIl8KFkRlbGV0ZU9wZXJhdGlvblJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEg0KBWZvcmNlGAIgASgIEg4KBnJlYXNvbhgDIAEoCSInChdEZWxldGVPcGVyYXRpb25SZXNwb25zZRIMCgRnb25lGAEgASgIIl8KFldhdGNoT3BlcmF0aW9uc1JlcXVlc3QSLwoGZmlsdGVyGAEgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uRmlsdGVyEhQKDHJlc3VtZV90b2tlbhgCIAEoCSKWAgoXV2F0Y2hPcGVyYXRpb25zUmVzcG9uc2USLAoHY2hhbmdlZBgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbkgAEiwKB3JlbW92ZWQYAiABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2VIABIoCgZzeW5jZWQYAyABKAsyFi5pY2hvci52MWFscGhhMS5TeW5jZWRIABImCgVyZXNldBgEIAEoCzIVLmljaG9yLnYxYWxwaGExLlJlc2V0SAASLgoJaGVhcnRiZWF0GAUgASgLMhkuaWNob3IudjFhbHBoYTEuSGVhcnRiZWF0SAASFAoMcmVzdW1lX3Rva2VuGAYgASgJQgcKBWV2ZW50IggKBlN5bmNlZCIHCgVSZXNldCrNAgoNT3BlcmF0aW9uS2luZBIeChpPUEVSQVRJT05fS0lORF9VTlNQRUNJRklFRBAAEhgKFE9QRVJBVElPTl9LSU5EX1RBTE9TEAESHQoZT1BFUkFUSU9OX0tJTkRfS1VCRVJORVRFUxACEhgKFE9QRVJBVElPTl9LSU5EX0lDSE9SEAMSFgoST1BFUkFUSU9OX0tJTkRfQ05JEAQSGQoVT1BFUkFUSU9OX0tJTkRfQ09ORklHEAUSFwoTT1BFUkFUSU9OX0tJTkRfTk9ERRAGEhsKF09QRVJBVElPTl9LSU5EX1NIVVRET1dOEAcSHgoaT1BFUkFUSU9OX0tJTkRfQ0FfUk9UQVRJT04QCBIfChtPUEVSQVRJT05fS0lORF9LRVlfUk9UQVRJT04QCRIfChtPUEVSQVRJT05fS0lORF9FVENEX1JFU1RPUkUQCiqqAQoOT3BlcmF0aW9uUGhhc2USHwobT1BFUkFUSU9OX1BIQVNFX1VOU1BFQ0lGSUVEEAASGwoXT1BFUkFUSU9OX1BIQVNFX1BFTkRJTkcQARIfChtPUEVSQVRJT05fUEhBU0VfSU5fUFJPR1JFU1MQAhIaChZPUEVSQVRJT05fUEhBU0VfUEFVU0VEEAMSHQoZT1BFUkFUSU9OX1BIQVNFX0NPTVBMRVRFRBAEKssBCgZFZmZlY3QSFgoSRUZGRUNUX1VOU1BFQ0lGSUVEEAASDwoLRUZGRUNUX05PTkUQARIdChlFRkZFQ1RfUkVTVEFSVF9DT01QT05FTlRTEAISEQoNRUZGRUNUX1JFQk9PVBADEg8KC0VGRkVDVF9TVE9QEAQSFgoSRUZGRUNUX0NBX1JPVEFUSU9OEAUSFwoTRUZGRUNUX0tFWV9ST1RBVElPThAGEhIKDkVGRkVDVF9SRVNUT1JFEAcSEAoMRUZGRUNUX1JFU0VUEAgqXQoJVW5pdFBoYXNlEhoKFlVOSVRfUEhBU0VfVU5TUEVDSUZJRUQQABIaChZVTklUX1BIQVNFX0lOX1BST0dSRVNTEAESGAoUVU5JVF9QSEFTRV9DT01QTEVURUQQAipZCgxDb25maXJtYXRpb24SHAoYQ09ORklSTUFUSU9OX1VOU1BFQ0lGSUVEEAASFAoQQ09ORklSTUFUSU9OX1lFUxABEhUKEUNPTkZJUk1BVElPTl9OQU1FEAIyvAYKEE9wZXJhdGlvblNlcnZpY2USZAoOTGlzdE9wZXJhdGlvbnMSJS5pY2hvci52MWFscGhhMS5MaXN0T3BlcmF0aW9uc1JlcXVlc3QaJi5pY2hvci52MWFscGhhMS5MaXN0T3BlcmF0aW9uc1Jlc3BvbnNlIgOQAgESXgoMR2V0T3BlcmF0aW9uEiMuaWNob3IudjFhbHBoYTEuR2V0T3BlcmF0aW9uUmVxdWVzdBokLmljaG9yLnYxYWxwaGExLkdldE9wZXJhdGlvblJlc3BvbnNlIgOQAgESYQoNUGxhbk9wZXJhdGlvbhIkLmljaG9yLnYxYWxwaGExLlBsYW5PcGVyYXRpb25SZXF1ZXN0GiUuaWNob3IudjFhbHBoYTEuUGxhbk9wZXJhdGlvblJlc3BvbnNlIgOQAgESYgoPQ3JlYXRlT3BlcmF0aW9uEiYuaWNob3IudjFhbHBoYTEuQ3JlYXRlT3BlcmF0aW9uUmVxdWVzdBonLmljaG9yLnYxYWxwaGExLkNyZWF0ZU9wZXJhdGlvblJlc3BvbnNlEmsKElNldE9wZXJhdGlvblBhdXNlZBIpLmljaG9yLnYxYWxwaGExLlNldE9wZXJhdGlvblBhdXNlZFJlcXVlc3QaKi5pY2hvci52MWFscGhhMS5TZXRPcGVyYXRpb25QYXVzZWRSZXNwb25zZRJfCg5SZXRyeU9wZXJhdGlvbhIlLmljaG9yLnYxYWxwaGExLlJldHJ5T3BlcmF0aW9uUmVxdWVzdBomLmljaG9yLnYxYWxwaGExLlJldHJ5T3BlcmF0aW9uUmVzcG9uc2USYgoPRGVsZXRlT3BlcmF0aW9uEiYuaWNob3IudjFhbHBoYTEuRGVsZXRlT3BlcmF0aW9uUmVxdWVzdBonLmljaG9yLnYxYWxwaGExLkRlbGV0ZU9wZXJhdGlvblJlc3BvbnNlEmkKD1dhdGNoT3BlcmF0aW9ucxImLmljaG9yLnYxYWxwaGExLldhdGNoT3BlcmF0aW9uc1JlcXVlc3QaJy5pY2hvci52MWFscGhhMS5XYXRjaE9wZXJhdGlvbnNSZXNwb25zZSIDkAIBMAFCPFo6aWNob3IubWFlc2guZGV2L2h1Yi9wcm90by9nZW4vaWNob3IvdjFhbHBoYTE7aWNob3J2MWFscGhhMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ichor_v1alpha1_types]);
+  fileDesc("Ch5pY2hvci92MWFscGhhMS9vcGVyYXRpb24ucHJvdG8SDmljaG9yLnYxYWxwaGExIiwKDEdhdGVPdmVycmlkZRIMCgRnYXRlGAEgASgJEg4KBnJlYXNvbhgCIAEoCSKXAQoOTm9kZVBhcmFtZXRlcnMSDwoHbWFjaGluZRgBIAEoCRIOCgZhY3Rpb24YAiABKAkSEwoLcmVib290X21vZGUYAyABKAkSDwoHc2VydmljZRgEIAEoCRIuCgVyZXNldBgFIAEoCzIfLmljaG9yLnYxYWxwaGExLlJlc2V0UGFyYW1ldGVycxIOCgZhbGFybXMYBiABKAkiPgoPUmVzZXRQYXJhbWV0ZXJzEg4KBm1hbm5lchgBIAEoCRIMCgR3aXBlGAIgAygJEg0KBWFmdGVyGAMgASgJIiQKEENvbmZpZ1BhcmFtZXRlcnMSEAoIbWFjaGluZXMYASADKAkiNgoSU2h1dGRvd25QYXJhbWV0ZXJzEg4KBmFjdGlvbhgBIAEoCRIQCghzbmFwc2hvdBgCIAEoCSIrChRDQVJvdGF0aW9uUGFyYW1ldGVycxITCgthdXRob3JpdGllcxgBIAMoCSIlChVLZXlSb3RhdGlvblBhcmFtZXRlcnMSDAoEa2V5cxgBIAMoCSJaChVFdGNkUmVzdG9yZVBhcmFtZXRlcnMSFQoNc25hcHNob3RfbmFtZRgBIAEoCRIXCg9zYWZldHlfc25hcHNob3QYAiABKAkSEQoJaW50ZWdyaXR5GAMgASgJIvoCChNPcGVyYXRpb25QYXJhbWV0ZXJzEi4KBG5vZGUYASABKAsyHi5pY2hvci52MWFscGhhMS5Ob2RlUGFyYW1ldGVyc0gAEjIKBmNvbmZpZxgCIAEoCzIgLmljaG9yLnYxYWxwaGExLkNvbmZpZ1BhcmFtZXRlcnNIABI2CghzaHV0ZG93bhgDIAEoCzIiLmljaG9yLnYxYWxwaGExLlNodXRkb3duUGFyYW1ldGVyc0gAEjsKC2NhX3JvdGF0aW9uGCggASgLMiQuaWNob3IudjFhbHBoYTEuQ0FSb3RhdGlvblBhcmFtZXRlcnNIABI9CgxrZXlfcm90YXRpb24YMiABKAsyJS5pY2hvci52MWFscGhhMS5LZXlSb3RhdGlvblBhcmFtZXRlcnNIABI9CgxldGNkX3Jlc3RvcmUYPCABKAsyJS5pY2hvci52MWFscGhhMS5FdGNkUmVzdG9yZVBhcmFtZXRlcnNIAEIMCgpwYXJhbWV0ZXJzIuYJCglPcGVyYXRpb24SJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEgsKA3VpZBgCIAEoCRIqCgdjbHVzdGVyGAMgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEisKBGtpbmQYBCABKA4yHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25LaW5kEi0KBXBoYXNlGAUgASgOMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uUGhhc2USDQoFc3RhZ2UYBiABKAkSGAoQY29tcGxldGVkX3N0YWdlcxgHIAMoCRIvCgZ0YXJnZXQYCCABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSLwoIbWFjaGluZXMYCSADKAsyHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25Vbml0EiwKBXVuaXRzGAogAygLMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVW5pdBIMCgRoZWxkGAsgAygJEhYKDmZhaWx1cmVfcmVhc29uGAwgASgJEi0KCmNvbmRpdGlvbnMYDSADKAsyGS5pY2hvci52MWFscGhhMS5Db25kaXRpb24SJgoGYW5zd2VyGA4gASgLMhYuaWNob3IudjFhbHBoYTEuQW5zd2VyEiwKCWF0dGVudGlvbhgPIAEoDjIZLmljaG9yLnYxYWxwaGExLkF0dGVudGlvbhIOCgZwYXVzZWQYECABKAgSEAoIZGVsZXRpbmcYESABKAgSEQoJbG9ja19oZWxkGBIgASgIEhcKD21heF91bmF2YWlsYWJsZRgTIAEoCRIvCglvdmVycmlkZXMYFCADKAsyHC5pY2hvci52MWFscGhhMS5HYXRlT3ZlcnJpZGUSNwoKcGFyYW1ldGVycxgVIAEoCzIjLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBhcmFtZXRlcnMSEgoKY3JlYXRlZF9ieRgWIAEoCRIvCgtjcmVhdGVfdGltZRgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc3RhcnRfdGltZRgYIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPY29tcGxldGlvbl90aW1lGBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCg9sYXN0X3JldHJ5X3RpbWUYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKBmxhYmVscxgbIAMoCzIlLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbi5MYWJlbHNFbnRyeRIWCg5tYWNoaW5lc190b3RhbBgcIAEoBRIaChJtYWNoaW5lc19jb21wbGV0ZWQYHSABKAUSFwoPcmV0cnlfcmVxdWVzdGVkGB4gASgIEhsKE3R1cm5fYmFja19yZXF1ZXN0ZWQYKCABKAgSFQoNY2FuX3R1cm5fYmFjaxgpIAEoCBITCgtub193YXlfYmFjaxgqIAEoCRIVCg1jb21pbmdfc3RhZ2VzGCsgAygJEg4KBmF3YWl0cxgyIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIocCCg1PcGVyYXRpb25Vbml0EgwKBG5hbWUYASABKAkSKAoFcGhhc2UYAiABKA4yGS5pY2hvci52MWFscGhhMS5Vbml0UGhhc2USDQoFc3RhZ2UYAyABKAkSDAoEc3RlcBgEIAEoCRIzCg9zdGVwX3N0YXJ0X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB21lc3NhZ2UYBiABKAkSDgoGZmFpbGVkGAcgASgIEiwKBXN0ZXBzGAggAygLMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uU3RlcBIMCgRkb25lGDIgASgDEg8KB2dvZXNfb24YMyABKAgiigEKDU9wZXJhdGlvblN0ZXASDAoEbmFtZRgBIAEoCRIuCgpzdGFydF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFc3RhZ2UYBCABKAkiUgoGQW5zd2VyEg0KBWRvaW5nGAEgASgJEgsKA3doeRgCIAEoCRILCgN3aG8YAyABKAkSDwoHY29tbWFuZBgEIAEoCRIOCgZyZWFzb24YBSABKAki7QUKBFBsYW4SKgoHY2x1c3RlchgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIrCgRraW5kGAIgASgOMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uS2luZBImCgZlZmZlY3QYAyABKA4yFi5pY2hvci52MWFscGhhMS5FZmZlY3QSKQoGc3RhZ2VzGAQgAygLMhkuaWNob3IudjFhbHBoYTEuUGxhblN0YWdlEgwKBGhlbGQYBSADKAkSMAoHY3VycmVudBgGIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBIvCgZ0YXJnZXQYByABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSKQoIcmVmdXNhbHMYCCADKAsyFy5pY2hvci52MWFscGhhMS5SZWZ1c2FsEikKCHdhcm5pbmdzGAkgAygLMhcuaWNob3IudjFhbHBoYTEuV2FybmluZxIrCgpvdmVycmlkZGVuGAogAygLMhcuaWNob3IudjFhbHBoYTEuUmVmdXNhbBI1ChJlc3RpbWF0ZWRfZHVyYXRpb24YCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoNb2JzZXJ2ZWRfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJYXRfdGFyZ2V0GA0gASgIEjIKDGNvbmZpcm1hdGlvbhgOIAEoDjIcLmljaG9yLnYxYWxwaGExLkNvbmZpcm1hdGlvbhITCgt3cml0ZXNfc3BlYxgPIAEoCBIPCgdjb21tYW5kGBAgASgJEhIKCmxpdmVfZ2F0ZXMYESADKAkSDgoGbG9zc2VzGBIgAygJEi8KCW1hbmlmZXN0cxgTIAMoCzIcLmljaG9yLnYxYWxwaGExLlBsYW5NYW5pZmVzdBIZChFtYW5pZmVzdHNfdHJvdWJsZRgUIAEoCSJLCgxQbGFuTWFuaWZlc3QSDgoGb2JqZWN0GAEgASgJEg4KBmFjdGlvbhgCIAEoCRINCgVvd25lchgDIAEoCRIMCgRkaWZmGAQgASgJIlgKCVBsYW5TdGFnZRIMCgRuYW1lGAEgASgJEikKBmdyb3VwcxgCIAMoCzIZLmljaG9yLnYxYWxwaGExLlBsYW5Hcm91cBISCgpkaXNydXB0aXZlGAMgASgIIjoKCVBsYW5Hcm91cBItCghtYWNoaW5lcxgBIAMoCzIbLmljaG9yLnYxYWxwaGExLlBsYW5NYWNoaW5lIu0BCgtQbGFuTWFjaGluZRIMCgRuYW1lGAEgASgJEgwKBG5vZGUYAiABKAkSKQoEcm9sZRgDIAEoDjIbLmljaG9yLnYxYWxwaGExLk1hY2hpbmVSb2xlEjAKB2N1cnJlbnQYBCABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSLwoGdGFyZ2V0GAUgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uVGFyZ2V0EiYKBmVmZmVjdBgGIAEoDjIWLmljaG9yLnYxYWxwaGExLkVmZmVjdBIMCgRkaWZmGAcgASgJIksKB1JlZnVzYWwSDAoEZ2F0ZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEgwKBGhlbHAYAyABKAkSEwoLb3ZlcnJpZGFibGUYBCABKAgiNQoIUmVmdXNhbHMSKQoIcmVmdXNhbHMYASADKAsyFy5pY2hvci52MWFscGhhMS5SZWZ1c2FsIjsKClBhcnRseURvbmUSDAoEZG9uZRgBIAEoCRIPCgdtaXNzaW5nGAIgASgJEg4KBmZpbmlzaBgDIAEoCSIoCgdXYXJuaW5nEgwKBGNvZGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCSKyAgoPT3BlcmF0aW9uRmlsdGVyEisKCGNsdXN0ZXJzGAEgAygLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEhIKCm5hbWVzcGFjZXMYAiADKAkSLAoFa2luZHMYAyADKA4yHS5pY2hvci52MWFscGhhMS5PcGVyYXRpb25LaW5kEi4KBnBoYXNlcxgEIAMoDjIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBoYXNlEhYKDmxhYmVsX3NlbGVjdG9yGAUgASgJEgwKBHRleHQYBiABKAkSMAoNbWluX2F0dGVudGlvbhgHIAEoDjIZLmljaG9yLnYxYWxwaGExLkF0dGVudGlvbhIoCgVuYW1lcxgIIAMoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZSJ+ChVMaXN0T3BlcmF0aW9uc1JlcXVlc3QSLwoGZmlsdGVyGAEgASgLMh8uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uRmlsdGVyEhAKCG9yZGVyX2J5GAIgASgJEiIKBHBhZ2UYAyABKAsyFC5pY2hvci52MWFscGhhMS5QYWdlIrUBChZMaXN0T3BlcmF0aW9uc1Jlc3BvbnNlEi0KCm9wZXJhdGlvbnMYASADKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAUSKQoIZmFpbHVyZXMYBCADKAsyFy5pY2hvci52MWFscGhhMS5GYWlsdXJlEhQKDHJlc3VtZV90b2tlbhgFIAEoCSI9ChNHZXRPcGVyYXRpb25SZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZSJ0ChRHZXRPcGVyYXRpb25SZXNwb25zZRIsCglvcGVyYXRpb24YASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24SLgoGZXZlbnRzGAIgAygLMh4uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uRXZlbnQiewoOT3BlcmF0aW9uRXZlbnQSKAoEdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHd2FybmluZxgCIAEoCBIOCgZyZWFzb24YAyABKAkSDwoHbWVzc2FnZRgEIAEoCRINCgVjb3VudBgFIAEoBSKdAgoOT3BlcmF0aW9uT3JkZXISKgoHY2x1c3RlchgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIrCgRraW5kGAIgASgOMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uS2luZBI3CgpwYXJhbWV0ZXJzGAMgASgLMiMuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uUGFyYW1ldGVycxIvCgZ0YXJnZXQYBCABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25UYXJnZXQSFwoPbWF4X3VuYXZhaWxhYmxlGAUgASgJEi8KCW92ZXJyaWRlcxgGIAMoCzIcLmljaG9yLnYxYWxwaGExLkdhdGVPdmVycmlkZSJFChRQbGFuT3BlcmF0aW9uUmVxdWVzdBItCgVvcmRlchgBIAEoCzIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbk9yZGVyIjsKFVBsYW5PcGVyYXRpb25SZXNwb25zZRIiCgRwbGFuGAEgASgLMhQuaWNob3IudjFhbHBoYTEuUGxhbiKxAQoWQ3JlYXRlT3BlcmF0aW9uUmVxdWVzdBItCgVvcmRlchgBIAEoCzIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbk9yZGVyEjgKD2V4cGVjdGVkX3RhcmdldBgCIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSFQoNdmFsaWRhdGVfb25seRgEIAEoCCKDAQoXQ3JlYXRlT3BlcmF0aW9uUmVzcG9uc2USLAoJb3BlcmF0aW9uGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEg8KB2V4aXN0ZWQYAiABKAgSEgoKd3JvdGVfc3BlYxgDIAEoCBIVCg1ub3RoaW5nX3RvX2RvGAQgASgIIlMKGVNldE9wZXJhdGlvblBhdXNlZFJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEg4KBnBhdXNlZBgCIAEoCCJbChpTZXRPcGVyYXRpb25QYXVzZWRSZXNwb25zZRIsCglvcGVyYXRpb24YASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24SDwoHY2hhbmdlZBgCIAEoCCJQChdDb25maXJtT3BlcmF0aW9uUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USDQoFc3RhZ2UYAiABKAkiWQoYQ29uZmlybU9wZXJhdGlvblJlc3BvbnNlEiwKCW9wZXJhdGlvbhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvbhIPCgdjaGFuZ2VkGAIgASgIIj8KFVJldHJ5T3BlcmF0aW9uUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UiVwoWUmV0cnlPcGVyYXRpb25SZXNwb25zZRIsCglvcGVyYXRpb24YASABKAsyGS5pY2hvci52MWFscGhhMS5PcGVyYXRpb24SDwoHY2hhbmdlZBgCIAEoCCJCChhUdXJuQmFja09wZXJhdGlvblJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlIloKGVR1cm5CYWNrT3BlcmF0aW9uUmVzcG9uc2USLAoJb3BlcmF0aW9uGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uEg8KB2NoYW5nZWQYAiABKAgiXwoWRGVsZXRlT3BlcmF0aW9uUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USDQoFZm9yY2UYAiABKAgSDgoGcmVhc29uGAMgASgJIicKF0RlbGV0ZU9wZXJhdGlvblJlc3BvbnNlEgwKBGdvbmUYASABKAgiXwoWV2F0Y2hPcGVyYXRpb25zUmVxdWVzdBIvCgZmaWx0ZXIYASABKAsyHy5pY2hvci52MWFscGhhMS5PcGVyYXRpb25GaWx0ZXISFAoMcmVzdW1lX3Rva2VuGAIgASgJIpYCChdXYXRjaE9wZXJhdGlvbnNSZXNwb25zZRIsCgdjaGFuZ2VkGAEgASgLMhkuaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uSAASLAoHcmVtb3ZlZBgCIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZUgAEigKBnN5bmNlZBgDIAEoCzIWLmljaG9yLnYxYWxwaGExLlN5bmNlZEgAEiYKBXJlc2V0GAQgASgLMhUuaWNob3IudjFhbHBoYTEuUmVzZXRIABIuCgloZWFydGJlYXQYBSABKAsyGS5pY2hvci52MWFscGhhMS5IZWFydGJlYXRIABIUCgxyZXN1bWVfdG9rZW4YBiABKAlCBwoFZXZlbnQiCAoGU3luY2VkIgcKBVJlc2V0Ks0CCg1PcGVyYXRpb25LaW5kEh4KGk9QRVJBVElPTl9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUT1BFUkFUSU9OX0tJTkRfVEFMT1MQARIdChlPUEVSQVRJT05fS0lORF9LVUJFUk5FVEVTEAISGAoUT1BFUkFUSU9OX0tJTkRfSUNIT1IQAxIWChJPUEVSQVRJT05fS0lORF9DTkkQBBIZChVPUEVSQVRJT05fS0lORF9DT05GSUcQBRIXChNPUEVSQVRJT05fS0lORF9OT0RFEAYSGwoXT1BFUkFUSU9OX0tJTkRfU0hVVERPV04QBxIeChpPUEVSQVRJT05fS0lORF9DQV9ST1RBVElPThAIEh8KG09QRVJBVElPTl9LSU5EX0tFWV9ST1RBVElPThAJEh8KG09QRVJBVElPTl9LSU5EX0VUQ0RfUkVTVE9SRRAKKqoBCg5PcGVyYXRpb25QaGFzZRIfChtPUEVSQVRJT05fUEhBU0VfVU5TUEVDSUZJRUQQABIbChdPUEVSQVRJT05fUEhBU0VfUEVORElORxABEh8KG09QRVJBVElPTl9QSEFTRV9JTl9QUk9HUkVTUxACEhoKFk9QRVJBVElPTl9QSEFTRV9QQVVTRUQQAxIdChlPUEVSQVRJT05fUEhBU0VfQ09NUExFVEVEEAQqywEKBkVmZmVjdBIWChJFRkZFQ1RfVU5TUEVDSUZJRUQQABIPCgtFRkZFQ1RfTk9ORRABEh0KGUVGRkVDVF9SRVNUQVJUX0NPTVBPTkVOVFMQAhIRCg1FRkZFQ1RfUkVCT09UEAMSDwoLRUZGRUNUX1NUT1AQBBIWChJFRkZFQ1RfQ0FfUk9UQVRJT04QBRIXChNFRkZFQ1RfS0VZX1JPVEFUSU9OEAYSEgoORUZGRUNUX1JFU1RPUkUQBxIQCgxFRkZFQ1RfUkVTRVQQCCpdCglVbml0UGhhc2USGgoWVU5JVF9QSEFTRV9VTlNQRUNJRklFRBAAEhoKFlVOSVRfUEhBU0VfSU5fUFJPR1JFU1MQARIYChRVTklUX1BIQVNFX0NPTVBMRVRFRBACKlkKDENvbmZpcm1hdGlvbhIcChhDT05GSVJNQVRJT05fVU5TUEVDSUZJRUQQABIUChBDT05GSVJNQVRJT05fWUVTEAESFQoRQ09ORklSTUFUSU9OX05BTUUQAjKNCAoQT3BlcmF0aW9uU2VydmljZRJkCg5MaXN0T3BlcmF0aW9ucxIlLmljaG9yLnYxYWxwaGExLkxpc3RPcGVyYXRpb25zUmVxdWVzdBomLmljaG9yLnYxYWxwaGExLkxpc3RPcGVyYXRpb25zUmVzcG9uc2UiA5ACARJeCgxHZXRPcGVyYXRpb24SIy5pY2hvci52MWFscGhhMS5HZXRPcGVyYXRpb25SZXF1ZXN0GiQuaWNob3IudjFhbHBoYTEuR2V0T3BlcmF0aW9uUmVzcG9uc2UiA5ACARJhCg1QbGFuT3BlcmF0aW9uEiQuaWNob3IudjFhbHBoYTEuUGxhbk9wZXJhdGlvblJlcXVlc3QaJS5pY2hvci52MWFscGhhMS5QbGFuT3BlcmF0aW9uUmVzcG9uc2UiA5ACARJiCg9DcmVhdGVPcGVyYXRpb24SJi5pY2hvci52MWFscGhhMS5DcmVhdGVPcGVyYXRpb25SZXF1ZXN0GicuaWNob3IudjFhbHBoYTEuQ3JlYXRlT3BlcmF0aW9uUmVzcG9uc2USawoSU2V0T3BlcmF0aW9uUGF1c2VkEikuaWNob3IudjFhbHBoYTEuU2V0T3BlcmF0aW9uUGF1c2VkUmVxdWVzdBoqLmljaG9yLnYxYWxwaGExLlNldE9wZXJhdGlvblBhdXNlZFJlc3BvbnNlEl8KDlJldHJ5T3BlcmF0aW9uEiUuaWNob3IudjFhbHBoYTEuUmV0cnlPcGVyYXRpb25SZXF1ZXN0GiYuaWNob3IudjFhbHBoYTEuUmV0cnlPcGVyYXRpb25SZXNwb25zZRJlChBDb25maXJtT3BlcmF0aW9uEicuaWNob3IudjFhbHBoYTEuQ29uZmlybU9wZXJhdGlvblJlcXVlc3QaKC5pY2hvci52MWFscGhhMS5Db25maXJtT3BlcmF0aW9uUmVzcG9uc2USaAoRVHVybkJhY2tPcGVyYXRpb24SKC5pY2hvci52MWFscGhhMS5UdXJuQmFja09wZXJhdGlvblJlcXVlc3QaKS5pY2hvci52MWFscGhhMS5UdXJuQmFja09wZXJhdGlvblJlc3BvbnNlEmIKD0RlbGV0ZU9wZXJhdGlvbhImLmljaG9yLnYxYWxwaGExLkRlbGV0ZU9wZXJhdGlvblJlcXVlc3QaJy5pY2hvci52MWFscGhhMS5EZWxldGVPcGVyYXRpb25SZXNwb25zZRJpCg9XYXRjaE9wZXJhdGlvbnMSJi5pY2hvci52MWFscGhhMS5XYXRjaE9wZXJhdGlvbnNSZXF1ZXN0GicuaWNob3IudjFhbHBoYTEuV2F0Y2hPcGVyYXRpb25zUmVzcG9uc2UiA5ACATABQjxaOmljaG9yLm1hZXNoLmRldi9odWIvcHJvdG8vZ2VuL2ljaG9yL3YxYWxwaGExO2ljaG9ydjFhbHBoYTFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ichor_v1alpha1_types]);
 
 /**
  * GateOverride bypasses a gate that allows it. It needs the verb override.
@@ -185,6 +185,83 @@ export const ShutdownParametersSchema: GenMessage<ShutdownParameters> = /*@__PUR
   messageDesc(file_ichor_v1alpha1_operation, 4);
 
 /**
+ * CARotationParameters are what kind ca-rotation needs.
+ *
+ * @generated from message ichor.v1alpha1.CARotationParameters
+ */
+export type CARotationParameters = Message<"ichor.v1alpha1.CARotationParameters"> & {
+  /**
+   * authorities are Talos, Kubernetes or both: they are rotated one after the other, in this order.
+   *
+   * @generated from field: repeated string authorities = 1;
+   */
+  authorities: string[];
+};
+
+/**
+ * Describes the message ichor.v1alpha1.CARotationParameters.
+ * Use `create(CARotationParametersSchema)` to create a new message.
+ */
+export const CARotationParametersSchema: GenMessage<CARotationParameters> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 5);
+
+/**
+ * KeyRotationParameters are what kind key-rotation needs.
+ *
+ * @generated from message ichor.v1alpha1.KeyRotationParameters
+ */
+export type KeyRotationParameters = Message<"ichor.v1alpha1.KeyRotationParameters"> & {
+  /**
+   * keys are ServiceAccount, Secretbox, or both, in the order in which they are rotated.
+   *
+   * @generated from field: repeated string keys = 1;
+   */
+  keys: string[];
+};
+
+/**
+ * Describes the message ichor.v1alpha1.KeyRotationParameters.
+ * Use `create(KeyRotationParametersSchema)` to create a new message.
+ */
+export const KeyRotationParametersSchema: GenMessage<KeyRotationParameters> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 6);
+
+/**
+ * EtcdRestoreParameters are what kind etcd-restore needs.
+ *
+ * @generated from message ichor.v1alpha1.EtcdRestoreParameters
+ */
+export type EtcdRestoreParameters = Message<"ichor.v1alpha1.EtcdRestoreParameters"> & {
+  /**
+   * snapshot_name is the EtcdSnapshot to restore, in the namespace of the cluster.
+   *
+   * @generated from field: string snapshot_name = 1;
+   */
+  snapshotName: string;
+
+  /**
+   * safety_snapshot has to be said: Take stores a snapshot of what runs first, None keeps nothing of it.
+   *
+   * @generated from field: string safety_snapshot = 2;
+   */
+  safetySnapshot: string;
+
+  /**
+   * integrity is Hash or RawCopy; empty is Hash. RawCopy takes a database without a hash as well.
+   *
+   * @generated from field: string integrity = 3;
+   */
+  integrity: string;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.EtcdRestoreParameters.
+ * Use `create(EtcdRestoreParametersSchema)` to create a new message.
+ */
+export const EtcdRestoreParametersSchema: GenMessage<EtcdRestoreParameters> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 7);
+
+/**
  * OperationParameters are what a kind needs to know. At most one is set, and it is that of the kind.
  *
  * @generated from message ichor.v1alpha1.OperationParameters
@@ -211,6 +288,24 @@ export type OperationParameters = Message<"ichor.v1alpha1.OperationParameters"> 
      */
     value: ShutdownParameters;
     case: "shutdown";
+  } | {
+    /**
+     * @generated from field: ichor.v1alpha1.CARotationParameters ca_rotation = 40;
+     */
+    value: CARotationParameters;
+    case: "caRotation";
+  } | {
+    /**
+     * @generated from field: ichor.v1alpha1.KeyRotationParameters key_rotation = 50;
+     */
+    value: KeyRotationParameters;
+    case: "keyRotation";
+  } | {
+    /**
+     * @generated from field: ichor.v1alpha1.EtcdRestoreParameters etcd_restore = 60;
+     */
+    value: EtcdRestoreParameters;
+    case: "etcdRestore";
   } | { case: undefined; value?: undefined };
 };
 
@@ -219,7 +314,7 @@ export type OperationParameters = Message<"ichor.v1alpha1.OperationParameters"> 
  * Use `create(OperationParametersSchema)` to create a new message.
  */
 export const OperationParametersSchema: GenMessage<OperationParameters> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 5);
+  messageDesc(file_ichor_v1alpha1_operation, 8);
 
 /**
  * Operation is one action on one cluster, and the record of it.
@@ -396,6 +491,41 @@ export type Operation = Message<"ichor.v1alpha1.Operation"> & {
    * @generated from field: bool retry_requested = 30;
    */
   retryRequested: boolean;
+
+  /**
+   * turn_back_requested says that somebody asked to turn the operation back.
+   *
+   * @generated from field: bool turn_back_requested = 40;
+   */
+  turnBackRequested: boolean;
+
+  /**
+   * can_turn_back says that the operation may be turned back now, and that nobody has asked for it.
+   *
+   * @generated from field: bool can_turn_back = 41;
+   */
+  canTurnBack: boolean;
+
+  /**
+   * no_way_back says why an operation of a kind that can be turned back cannot be any more; empty while it can.
+   *
+   * @generated from field: string no_way_back = 42;
+   */
+  noWayBack: string;
+
+  /**
+   * coming_stages are the stages of the plan after the one under way, in order.
+   *
+   * @generated from field: repeated string coming_stages = 43;
+   */
+  comingStages: string[];
+
+  /**
+   * awaits is the stage under way if it waits for somebody to confirm it; empty if none does.
+   *
+   * @generated from field: string awaits = 50;
+   */
+  awaits: string;
 };
 
 /**
@@ -403,7 +533,7 @@ export type Operation = Message<"ichor.v1alpha1.Operation"> & {
  * Use `create(OperationSchema)` to create a new message.
  */
 export const OperationSchema: GenMessage<Operation> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 6);
+  messageDesc(file_ichor_v1alpha1_operation, 9);
 
 /**
  * OperationUnit is a machine of an operation, or a stage without machines.
@@ -456,6 +586,18 @@ export type OperationUnit = Message<"ichor.v1alpha1.OperationUnit"> & {
    * @generated from field: repeated ichor.v1alpha1.OperationStep steps = 8;
    */
   steps: OperationStep[];
+
+  /**
+   * done counts what is done, where a step makes many calls, and goes_on says that it has not come to its end.
+   *
+   * @generated from field: int64 done = 50;
+   */
+  done: bigint;
+
+  /**
+   * @generated from field: bool goes_on = 51;
+   */
+  goesOn: boolean;
 };
 
 /**
@@ -463,7 +605,7 @@ export type OperationUnit = Message<"ichor.v1alpha1.OperationUnit"> & {
  * Use `create(OperationUnitSchema)` to create a new message.
  */
 export const OperationUnitSchema: GenMessage<OperationUnit> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 7);
+  messageDesc(file_ichor_v1alpha1_operation, 10);
 
 /**
  * OperationStep is one step of a unit that was taken, or is being taken.
@@ -499,7 +641,7 @@ export type OperationStep = Message<"ichor.v1alpha1.OperationStep"> & {
  * Use `create(OperationStepSchema)` to create a new message.
  */
 export const OperationStepSchema: GenMessage<OperationStep> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 8);
+  messageDesc(file_ichor_v1alpha1_operation, 11);
 
 /**
  * Answer is what somebody wants to know who asks about an operation.
@@ -546,7 +688,7 @@ export type Answer = Message<"ichor.v1alpha1.Answer"> & {
  * Use `create(AnswerSchema)` to create a new message.
  */
 export const AnswerSchema: GenMessage<Answer> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 9);
+  messageDesc(file_ichor_v1alpha1_operation, 12);
 
 /**
  * Plan is what an operation would do.
@@ -687,7 +829,7 @@ export type Plan = Message<"ichor.v1alpha1.Plan"> & {
  * Use `create(PlanSchema)` to create a new message.
  */
 export const PlanSchema: GenMessage<Plan> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 10);
+  messageDesc(file_ichor_v1alpha1_operation, 13);
 
 /**
  * PlanManifest is what becomes of one object in the cluster.
@@ -729,7 +871,7 @@ export type PlanManifest = Message<"ichor.v1alpha1.PlanManifest"> & {
  * Use `create(PlanManifestSchema)` to create a new message.
  */
 export const PlanManifestSchema: GenMessage<PlanManifest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 11);
+  messageDesc(file_ichor_v1alpha1_operation, 14);
 
 /**
  * PlanStage is a part of an operation that is over on all its units before the next begins.
@@ -762,7 +904,7 @@ export type PlanStage = Message<"ichor.v1alpha1.PlanStage"> & {
  * Use `create(PlanStageSchema)` to create a new message.
  */
 export const PlanStageSchema: GenMessage<PlanStage> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 12);
+  messageDesc(file_ichor_v1alpha1_operation, 15);
 
 /**
  * PlanGroup are machines that go at once.
@@ -781,7 +923,7 @@ export type PlanGroup = Message<"ichor.v1alpha1.PlanGroup"> & {
  * Use `create(PlanGroupSchema)` to create a new message.
  */
 export const PlanGroupSchema: GenMessage<PlanGroup> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 13);
+  messageDesc(file_ichor_v1alpha1_operation, 16);
 
 /**
  * PlanMachine is a machine in a plan.
@@ -836,7 +978,7 @@ export type PlanMachine = Message<"ichor.v1alpha1.PlanMachine"> & {
  * Use `create(PlanMachineSchema)` to create a new message.
  */
 export const PlanMachineSchema: GenMessage<PlanMachine> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 14);
+  messageDesc(file_ichor_v1alpha1_operation, 17);
 
 /**
  * Refusal is why an operation must not start.
@@ -874,7 +1016,7 @@ export type Refusal = Message<"ichor.v1alpha1.Refusal"> & {
  * Use `create(RefusalSchema)` to create a new message.
  */
 export const RefusalSchema: GenMessage<Refusal> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 15);
+  messageDesc(file_ichor_v1alpha1_operation, 18);
 
 /**
  * Refusals are the details of an error of CreateOperation that is about refusals.
@@ -893,7 +1035,7 @@ export type Refusals = Message<"ichor.v1alpha1.Refusals"> & {
  * Use `create(RefusalsSchema)` to create a new message.
  */
 export const RefusalsSchema: GenMessage<Refusals> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 16);
+  messageDesc(file_ichor_v1alpha1_operation, 19);
 
 /**
  * PartlyDone is the detail of an error of a call that has written something before it failed.
@@ -928,7 +1070,7 @@ export type PartlyDone = Message<"ichor.v1alpha1.PartlyDone"> & {
  * Use `create(PartlyDoneSchema)` to create a new message.
  */
 export const PartlyDoneSchema: GenMessage<PartlyDone> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 17);
+  messageDesc(file_ichor_v1alpha1_operation, 20);
 
 /**
  * Warning is what a person should know before a start.
@@ -954,7 +1096,7 @@ export type Warning = Message<"ichor.v1alpha1.Warning"> & {
  * Use `create(WarningSchema)` to create a new message.
  */
 export const WarningSchema: GenMessage<Warning> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 18);
+  messageDesc(file_ichor_v1alpha1_operation, 21);
 
 /**
  * OperationFilter selects operations. Every part that is set must hold.
@@ -1020,7 +1162,7 @@ export type OperationFilter = Message<"ichor.v1alpha1.OperationFilter"> & {
  * Use `create(OperationFilterSchema)` to create a new message.
  */
 export const OperationFilterSchema: GenMessage<OperationFilter> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 19);
+  messageDesc(file_ichor_v1alpha1_operation, 22);
 
 /**
  * @generated from message ichor.v1alpha1.ListOperationsRequest
@@ -1050,7 +1192,7 @@ export type ListOperationsRequest = Message<"ichor.v1alpha1.ListOperationsReques
  * Use `create(ListOperationsRequestSchema)` to create a new message.
  */
 export const ListOperationsRequestSchema: GenMessage<ListOperationsRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 20);
+  messageDesc(file_ichor_v1alpha1_operation, 23);
 
 /**
  * @generated from message ichor.v1alpha1.ListOperationsResponse
@@ -1091,7 +1233,7 @@ export type ListOperationsResponse = Message<"ichor.v1alpha1.ListOperationsRespo
  * Use `create(ListOperationsResponseSchema)` to create a new message.
  */
 export const ListOperationsResponseSchema: GenMessage<ListOperationsResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 21);
+  messageDesc(file_ichor_v1alpha1_operation, 24);
 
 /**
  * @generated from message ichor.v1alpha1.GetOperationRequest
@@ -1108,7 +1250,7 @@ export type GetOperationRequest = Message<"ichor.v1alpha1.GetOperationRequest"> 
  * Use `create(GetOperationRequestSchema)` to create a new message.
  */
 export const GetOperationRequestSchema: GenMessage<GetOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 22);
+  messageDesc(file_ichor_v1alpha1_operation, 25);
 
 /**
  * @generated from message ichor.v1alpha1.GetOperationResponse
@@ -1132,7 +1274,7 @@ export type GetOperationResponse = Message<"ichor.v1alpha1.GetOperationResponse"
  * Use `create(GetOperationResponseSchema)` to create a new message.
  */
 export const GetOperationResponseSchema: GenMessage<GetOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 23);
+  messageDesc(file_ichor_v1alpha1_operation, 26);
 
 /**
  * OperationEvent is an Event of Kubernetes about an operation.
@@ -1173,7 +1315,7 @@ export type OperationEvent = Message<"ichor.v1alpha1.OperationEvent"> & {
  * Use `create(OperationEventSchema)` to create a new message.
  */
 export const OperationEventSchema: GenMessage<OperationEvent> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 24);
+  messageDesc(file_ichor_v1alpha1_operation, 27);
 
 /**
  * OperationOrder is what somebody wants done.
@@ -1221,7 +1363,7 @@ export type OperationOrder = Message<"ichor.v1alpha1.OperationOrder"> & {
  * Use `create(OperationOrderSchema)` to create a new message.
  */
 export const OperationOrderSchema: GenMessage<OperationOrder> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 25);
+  messageDesc(file_ichor_v1alpha1_operation, 28);
 
 /**
  * @generated from message ichor.v1alpha1.PlanOperationRequest
@@ -1238,7 +1380,7 @@ export type PlanOperationRequest = Message<"ichor.v1alpha1.PlanOperationRequest"
  * Use `create(PlanOperationRequestSchema)` to create a new message.
  */
 export const PlanOperationRequestSchema: GenMessage<PlanOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 26);
+  messageDesc(file_ichor_v1alpha1_operation, 29);
 
 /**
  * @generated from message ichor.v1alpha1.PlanOperationResponse
@@ -1255,7 +1397,7 @@ export type PlanOperationResponse = Message<"ichor.v1alpha1.PlanOperationRespons
  * Use `create(PlanOperationResponseSchema)` to create a new message.
  */
 export const PlanOperationResponseSchema: GenMessage<PlanOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 27);
+  messageDesc(file_ichor_v1alpha1_operation, 30);
 
 /**
  * @generated from message ichor.v1alpha1.CreateOperationRequest
@@ -1293,7 +1435,7 @@ export type CreateOperationRequest = Message<"ichor.v1alpha1.CreateOperationRequ
  * Use `create(CreateOperationRequestSchema)` to create a new message.
  */
 export const CreateOperationRequestSchema: GenMessage<CreateOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 28);
+  messageDesc(file_ichor_v1alpha1_operation, 31);
 
 /**
  * @generated from message ichor.v1alpha1.CreateOperationResponse
@@ -1331,7 +1473,7 @@ export type CreateOperationResponse = Message<"ichor.v1alpha1.CreateOperationRes
  * Use `create(CreateOperationResponseSchema)` to create a new message.
  */
 export const CreateOperationResponseSchema: GenMessage<CreateOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 29);
+  messageDesc(file_ichor_v1alpha1_operation, 32);
 
 /**
  * @generated from message ichor.v1alpha1.SetOperationPausedRequest
@@ -1353,7 +1495,7 @@ export type SetOperationPausedRequest = Message<"ichor.v1alpha1.SetOperationPaus
  * Use `create(SetOperationPausedRequestSchema)` to create a new message.
  */
 export const SetOperationPausedRequestSchema: GenMessage<SetOperationPausedRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 30);
+  messageDesc(file_ichor_v1alpha1_operation, 33);
 
 /**
  * @generated from message ichor.v1alpha1.SetOperationPausedResponse
@@ -1377,7 +1519,55 @@ export type SetOperationPausedResponse = Message<"ichor.v1alpha1.SetOperationPau
  * Use `create(SetOperationPausedResponseSchema)` to create a new message.
  */
 export const SetOperationPausedResponseSchema: GenMessage<SetOperationPausedResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 31);
+  messageDesc(file_ichor_v1alpha1_operation, 34);
+
+/**
+ * @generated from message ichor.v1alpha1.ConfirmOperationRequest
+ */
+export type ConfirmOperationRequest = Message<"ichor.v1alpha1.ConfirmOperationRequest"> & {
+  /**
+   * @generated from field: ichor.v1alpha1.Reference ref = 1;
+   */
+  ref?: Reference | undefined;
+
+  /**
+   * stage is the stage that is confirmed. It has to be the one under way.
+   *
+   * @generated from field: string stage = 2;
+   */
+  stage: string;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.ConfirmOperationRequest.
+ * Use `create(ConfirmOperationRequestSchema)` to create a new message.
+ */
+export const ConfirmOperationRequestSchema: GenMessage<ConfirmOperationRequest> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 35);
+
+/**
+ * @generated from message ichor.v1alpha1.ConfirmOperationResponse
+ */
+export type ConfirmOperationResponse = Message<"ichor.v1alpha1.ConfirmOperationResponse"> & {
+  /**
+   * @generated from field: ichor.v1alpha1.Operation operation = 1;
+   */
+  operation?: Operation | undefined;
+
+  /**
+   * changed is false where it was confirmed already.
+   *
+   * @generated from field: bool changed = 2;
+   */
+  changed: boolean;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.ConfirmOperationResponse.
+ * Use `create(ConfirmOperationResponseSchema)` to create a new message.
+ */
+export const ConfirmOperationResponseSchema: GenMessage<ConfirmOperationResponse> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 36);
 
 /**
  * @generated from message ichor.v1alpha1.RetryOperationRequest
@@ -1394,7 +1584,7 @@ export type RetryOperationRequest = Message<"ichor.v1alpha1.RetryOperationReques
  * Use `create(RetryOperationRequestSchema)` to create a new message.
  */
 export const RetryOperationRequestSchema: GenMessage<RetryOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 32);
+  messageDesc(file_ichor_v1alpha1_operation, 37);
 
 /**
  * @generated from message ichor.v1alpha1.RetryOperationResponse
@@ -1418,7 +1608,48 @@ export type RetryOperationResponse = Message<"ichor.v1alpha1.RetryOperationRespo
  * Use `create(RetryOperationResponseSchema)` to create a new message.
  */
 export const RetryOperationResponseSchema: GenMessage<RetryOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 33);
+  messageDesc(file_ichor_v1alpha1_operation, 38);
+
+/**
+ * @generated from message ichor.v1alpha1.TurnBackOperationRequest
+ */
+export type TurnBackOperationRequest = Message<"ichor.v1alpha1.TurnBackOperationRequest"> & {
+  /**
+   * @generated from field: ichor.v1alpha1.Reference ref = 1;
+   */
+  ref?: Reference | undefined;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.TurnBackOperationRequest.
+ * Use `create(TurnBackOperationRequestSchema)` to create a new message.
+ */
+export const TurnBackOperationRequestSchema: GenMessage<TurnBackOperationRequest> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 39);
+
+/**
+ * @generated from message ichor.v1alpha1.TurnBackOperationResponse
+ */
+export type TurnBackOperationResponse = Message<"ichor.v1alpha1.TurnBackOperationResponse"> & {
+  /**
+   * @generated from field: ichor.v1alpha1.Operation operation = 1;
+   */
+  operation?: Operation | undefined;
+
+  /**
+   * changed is false where somebody had asked for it already.
+   *
+   * @generated from field: bool changed = 2;
+   */
+  changed: boolean;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.TurnBackOperationResponse.
+ * Use `create(TurnBackOperationResponseSchema)` to create a new message.
+ */
+export const TurnBackOperationResponseSchema: GenMessage<TurnBackOperationResponse> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_operation, 40);
 
 /**
  * @generated from message ichor.v1alpha1.DeleteOperationRequest
@@ -1447,7 +1678,7 @@ export type DeleteOperationRequest = Message<"ichor.v1alpha1.DeleteOperationRequ
  * Use `create(DeleteOperationRequestSchema)` to create a new message.
  */
 export const DeleteOperationRequestSchema: GenMessage<DeleteOperationRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 34);
+  messageDesc(file_ichor_v1alpha1_operation, 41);
 
 /**
  * @generated from message ichor.v1alpha1.DeleteOperationResponse
@@ -1466,7 +1697,7 @@ export type DeleteOperationResponse = Message<"ichor.v1alpha1.DeleteOperationRes
  * Use `create(DeleteOperationResponseSchema)` to create a new message.
  */
 export const DeleteOperationResponseSchema: GenMessage<DeleteOperationResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 35);
+  messageDesc(file_ichor_v1alpha1_operation, 42);
 
 /**
  * @generated from message ichor.v1alpha1.WatchOperationsRequest
@@ -1490,7 +1721,7 @@ export type WatchOperationsRequest = Message<"ichor.v1alpha1.WatchOperationsRequ
  * Use `create(WatchOperationsRequestSchema)` to create a new message.
  */
 export const WatchOperationsRequestSchema: GenMessage<WatchOperationsRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 36);
+  messageDesc(file_ichor_v1alpha1_operation, 43);
 
 /**
  * @generated from message ichor.v1alpha1.WatchOperationsResponse
@@ -1552,7 +1783,7 @@ export type WatchOperationsResponse = Message<"ichor.v1alpha1.WatchOperationsRes
  * Use `create(WatchOperationsResponseSchema)` to create a new message.
  */
 export const WatchOperationsResponseSchema: GenMessage<WatchOperationsResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 37);
+  messageDesc(file_ichor_v1alpha1_operation, 44);
 
 /**
  * Synced says that a watch has sent all that there was.
@@ -1567,7 +1798,7 @@ export type Synced = Message<"ichor.v1alpha1.Synced"> & {
  * Use `create(SyncedSchema)` to create a new message.
  */
 export const SyncedSchema: GenMessage<Synced> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 38);
+  messageDesc(file_ichor_v1alpha1_operation, 45);
 
 /**
  * Reset says that a watch begins anew.
@@ -1582,7 +1813,7 @@ export type Reset = Message<"ichor.v1alpha1.Reset"> & {
  * Use `create(ResetSchema)` to create a new message.
  */
 export const ResetSchema: GenMessage<Reset> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_operation, 39);
+  messageDesc(file_ichor_v1alpha1_operation, 46);
 
 /**
  * OperationKind is what an operation does.
@@ -1874,6 +2105,27 @@ export const OperationService: GenService<{
     methodKind: "unary";
     input: typeof RetryOperationRequestSchema;
     output: typeof RetryOperationResponseSchema;
+  },
+  /**
+   * ConfirmOperation says that what a stage waits for of people is done. It needs the right to start the same operation.
+   *
+   * @generated from rpc ichor.v1alpha1.OperationService.ConfirmOperation
+   */
+  confirmOperation: {
+    methodKind: "unary";
+    input: typeof ConfirmOperationRequestSchema;
+    output: typeof ConfirmOperationResponseSchema;
+  },
+  /**
+   * TurnBackOperation makes what an operation has changed what it was, as long as that is possible. It needs the right to start the same
+   * operation.
+   *
+   * @generated from rpc ichor.v1alpha1.OperationService.TurnBackOperation
+   */
+  turnBackOperation: {
+    methodKind: "unary";
+    input: typeof TurnBackOperationRequestSchema;
+    output: typeof TurnBackOperationResponseSchema;
   },
   /**
    * DeleteOperation settles an operation and deletes it.
