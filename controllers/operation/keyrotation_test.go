@@ -358,4 +358,74 @@ var _ = Describe("Rotating keys", func() {
 		Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
 		f.expectKeys(false, v1alpha1.SecretboxKey)
 	}, NodeTimeout(5*time.Minute))
+
+	It("is turned back while Secrets are written again, which are written with the old key once more", func(ctx SpecContext) {
+		f := newFleet(ctx, 3, 0)
+		f.rotates(ctx, newVersion, false)
+		stop := f.kube.HangBefore("Rewrite", "secrets")
+		f.startHub()
+		op := f.create(ctx, "keys", rotation(v1alpha1.SecretboxKey))
+		Eventually(stop.Reached).WithTimeout(3 * time.Minute).Should(BeClosed())
+		turnBack(ctx, op)
+		stop.Release()
+		f.expectTurnedBack(ctx, op, "BackSwapSecretbox", "BackRewrite", "BackAcceptSecretbox")
+		for _, name := range []string{"a/x", "a/y", "b/x", "c/z", "kube-system/t"} {
+			Expect(f.kube.Written("secrets", name)).To(BeNumerically(">=", 1), name)
+		}
+	}, NodeTimeout(5*time.Minute))
+
+	It("is turned back while tokens are refreshed, and not once a control plane has begun to drop the old key", func(ctx SpecContext) {
+		f := newFleet(ctx, 3, 0)
+		f.rotates(ctx, newVersion, false)
+		f.kube.SetLegacyTokens(kube.LegacyToken{Name: "ci/robot-token", Created: time.Now().Add(-time.Hour)})
+		f.startHub()
+		waits := func(op *v1alpha1.TalosOperation) {
+			GinkgoHelper()
+			Eventually(func() (*v1alpha1.UnitStatus, error) {
+				found, err := now(ctx, op)()
+				return unitOf(found, "RefreshTokens"), err
+			}).WithTimeout(3 * time.Minute).Should(HaveField("Message", ContainSubstring("ci/robot-token")))
+		}
+		op := f.create(ctx, "keys", rotation(v1alpha1.ServiceAccountKey))
+		waits(op)
+		turnBack(ctx, op)
+		f.expectTurnedBack(ctx, op, "BackSwapServiceAccount", "BackRefreshTokens", "BackAcceptServiceAccount")
+
+		op = f.create(ctx, "again", rotation(v1alpha1.ServiceAccountKey))
+		waits(op)
+		stop := f.talos.HangBefore("ApplyConfig", f.addresses["cp1"])
+		change(ctx, op, func(op *v1alpha1.TalosOperation) {
+			metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.ConfirmStageAnnotation, "RefreshTokens")
+		})
+		Eventually(stop.Reached).Should(BeClosed())
+		turnBack(ctx, op)
+		Eventually(now(ctx, op)).Should(haveCondition("TurningBack", metav1.ConditionFalse, "NoWayBack", ContainSubstring("there is no way back")))
+		stop.Release()
+		Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
+		f.expectKeys(false, v1alpha1.ServiceAccountKey)
+	}, NodeTimeout(5*time.Minute))
 })
+
+// expectTurnedBack expects an operation to have taken back what it did in stages, and every control plane to have the old keys and no others.
+func (f *fleet) expectTurnedBack(ctx context.Context, op *v1alpha1.TalosOperation, stages ...string) {
+	GinkgoHelper()
+	Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
+	Expect(now(ctx, op)()).To(And(
+		haveCondition("TurningBack", metav1.ConditionFalse, "TurnedBack", BeEmpty()),
+		HaveField("Status.CompletedStages", ContainElements(stages))))
+	old := keyBundle()
+	for name, address := range f.addresses {
+		config := f.talos.ConfigOf(address).Active
+		account, err := machineconfig.ServiceAccountOf(config)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(account.Issuer).To(Equal(string(old.Certs.K8sServiceAccount.Key)), name)
+		Expect(account.Accepted).To(BeEmpty(), name)
+		encryption, err := machineconfig.EncryptionOf(config)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(encryption.Keys()).To(HaveExactElements(HaveField("Secret", old.Secrets.SecretboxEncryptionSecret)), name)
+	}
+	for _, made := range f.renewed {
+		Expect(made.Secrets.SecretboxEncryptionSecret).To(Equal(old.Secrets.SecretboxEncryptionSecret))
+		Expect(made.Certs.K8sServiceAccount.Key).To(Equal(old.Certs.K8sServiceAccount.Key))
+	}
+}

@@ -27,7 +27,8 @@ const secretsMade = 600
 func TestDeepHubRotatesKeys(t *testing.T) {
 	for name, spec := range map[string]sim.ClusterSpec{
 		// Made by a Talos whose machine configs hold one key of a kind, and runs one whose configs hold more.
-		"one control plane": {Name: "c", ControlPlanes: 1, TalosVersion: "v1.13.6", Mixed: []string{"v1.14.1"}},
+		"one control plane":    {Name: "c", ControlPlanes: 1, TalosVersion: "v1.13.6", Mixed: []string{"v1.14.1"}},
+		"three control planes": {Name: "c", ControlPlanes: 3, TalosVersion: "v1.14.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
@@ -54,6 +55,9 @@ func (m *managed) rotatesKeys(ctx context.Context, t *testing.T) {
 	}})
 	g.Expect(err).NotTo(HaveOccurred())
 	s := m.storm(ctx, t, op)
+	if len(servers) > 1 {
+		m.outage(ctx, t, op, "AcceptSecretbox", "cp-2")
+	}
 
 	// What is in etcd names its key.
 	current, err := m.WaitFor(ctx, op, harness.Past("Rewrite"))

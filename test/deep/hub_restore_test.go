@@ -33,6 +33,7 @@ func TestDeepHubRestores(t *testing.T) {
 	for name, spec := range map[string]sim.ClusterSpec{
 		"one control plane":                    {Name: "c", ControlPlanes: 1},
 		"three control planes and two workers": {Name: "c", ControlPlanes: 3, Workers: 2},
+		"five control planes":                  {Name: "c", ControlPlanes: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)

@@ -41,14 +41,17 @@ The authorities of etcd and of the API aggregator are not replaced.`,
 		names: a.clusterNames,
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().StringSliceVar(&names, "authority", []string{"both"}, "talos, kubernetes or both")
+			cmd.Flags().StringVar(&wanted.MaxUnavailable, "max-unavailable", "", "how many workers may be in hand at once, as a number or a percentage (default 1)")
 			bypass.addTo(cmd)
 		},
 		check: func() (err error) {
 			if parameters.Authorities, err = authoritiesOf(names); err != nil {
 				return err
 			}
-			wanted.Overrides, err = bypass.parse()
-			return err
+			if wanted.Overrides, err = bypass.parse(); err != nil {
+				return err
+			}
+			return checkMaxUnavailable(wanted.GetMaxUnavailable())
 		},
 		make: a.ofCluster(wanted),
 	}

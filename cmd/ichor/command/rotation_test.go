@@ -24,10 +24,10 @@ func rotationPlan() *pb.Plan {
 func TestRotateCA(t *testing.T) {
 	g := NewWithT(t)
 	h, u := planning(t, rotationPlan())
-	for _, args := range [][]string{{"--authority", "etcd"}, {"--authority", "talos,talos"}, {"--authority", "both,talos"}, {"--authority", ""}} {
+	for _, args := range [][]string{{"--authority", "etcd"}, {"--authority", "talos,talos"}, {"--authority", "both,talos"}, {"--authority", ""}, {"--max-unavailable", "many"}} {
 		r := u.ichor(with([]string{"cluster", "rotate-ca", "prod-1", "--confirm", "prod-1"}, args...)...)
 		g.Expect(r.Code).To(Equal(2), "%v", args)
-		g.Expect(r.Err).To(ContainSubstring("--authority"), "%v", args)
+		g.Expect(r.Err).To(ContainSubstring(args[0]), "%v", args)
 	}
 	g.Expect(of[*pb.PlanOperationRequest](h)).To(BeEmpty(), "nothing is asked before the command line is right")
 	r := u.ichor("cluster", "rotate-ca", "prod-1", "--yes")
@@ -36,10 +36,10 @@ func TestRotateCA(t *testing.T) {
 
 	for authority, want := range map[string][]string{"both": {"Talos", "Kubernetes"}, "talos": {"Talos"}, "kubernetes,talos": {"Kubernetes", "Talos"}, "Kubernetes": {"Kubernetes"}} {
 		h, u := planning(t, rotationPlan())
-		r := u.ichor("cluster", "rotate-ca", "prod-1", "--authority", authority, "--confirm", "prod-1")
+		r := u.ichor("cluster", "rotate-ca", "prod-1", "--authority", authority, "--max-unavailable", "25%", "--confirm", "prod-1")
 		g.Expect(r.Code).To(BeZero(), r.Err)
 		g.Expect(of[*pb.CreateOperationRequest](h)[0].GetOrder()).To(BeComparableTo(&pb.OperationOrder{
-			Cluster: ref("default", "prod-1"), Kind: pb.OperationKind_OPERATION_KIND_CA_ROTATION,
+			Cluster: ref("default", "prod-1"), Kind: pb.OperationKind_OPERATION_KIND_CA_ROTATION, MaxUnavailable: "25%",
 			Parameters: &pb.OperationParameters{Parameters: &pb.OperationParameters_CaRotation{CaRotation: &pb.CARotationParameters{Authorities: want}}},
 		}, protoEqual), authority)
 	}
