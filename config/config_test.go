@@ -395,7 +395,7 @@ func TestQueriesAskForMetricsThatThereAre(t *testing.T) {
 	g := NewWithT(t)
 	defined := map[string]bool{}
 	for _, tree := range []string{"../controllers", "../hub"} {
-		g.Expect(filepath.WalkDir(tree, func(path string, entry fs.DirEntry, err error) error {
+		g.Expect(filepath.WalkDir(tree, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}

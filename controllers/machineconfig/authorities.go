@@ -192,8 +192,8 @@ func Fingerprint(certificate []byte) string {
 
 // SameCertificate says whether two PEM texts begin with the same certificate.
 func SameCertificate(a, b []byte) bool {
-	print := Fingerprint(a)
-	return print != "" && print == Fingerprint(b)
+	one := Fingerprint(a)
+	return one != "" && one == Fingerprint(b)
 }
 
 // Issues says whether an authority is the one that signs.

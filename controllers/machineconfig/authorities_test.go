@@ -9,7 +9,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/siderolabs/crypto/x509"
-	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
@@ -28,7 +27,7 @@ func anAuthority(g *WithT) (certificate, key []byte) {
 func known(g *WithT, data []byte, of v1alpha1.CAAuthority) (issuing *x509.PEMEncodedCertificateAndKey, accepted []string) {
 	provider, err := configloader.NewFromBytes(data)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = provider.Validate(metal{})
+	_, err = provider.ValidateAsClient(metal{})
 	g.Expect(err).NotTo(HaveOccurred())
 	var list []*x509.PEMEncodedCertificate
 	if of == v1alpha1.TalosCA {
@@ -164,5 +163,4 @@ func TestLoadLeavesOutWhatItDoesNotKnow(t *testing.T) {
 	made, err := secrets.NewBundleFromConfig(secrets.NewClock(), loaded)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(made.Certs.K8s.Key).To(Equal(bundle().Certs.K8s.Key))
-	var _ config.Provider = loaded
 }

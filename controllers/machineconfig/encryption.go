@@ -3,6 +3,7 @@
 package machineconfig
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -11,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/k8s"
@@ -220,7 +222,7 @@ func (e Encryption) object() (any, error) {
 func (e Encryption) Equal(other Encryption) bool {
 	a, errA := json.Marshal(e.blocks)
 	b, errB := json.Marshal(other.blocks)
-	return errA == nil && errB == nil && string(a) == string(b)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
 // Obstacle says what of the configuration keeps its keys from being rotated; nothing if nothing does.
@@ -235,7 +237,7 @@ func (e Encryption) Obstacle() string {
 		}
 		secrets = secrets || slices.Contains(block.Resources, "secrets")
 		for _, resource := range block.Resources {
-			if len(resource) > 0 && resource[0] == '*' {
+			if strings.HasPrefix(resource, "*") {
 				return fmt.Sprintf("resources: %q names no kind, and all that is encrypted has to be written anew: name the kinds one by one", resource)
 			}
 		}

@@ -21,7 +21,7 @@ func forms(t *testing.T) map[string][]byte {
 }
 
 // asTalosReadsIt is what machinery's own parser makes of the keys in a config, and it finds no fault with the whole.
-func asTalosReadsIt(g Gomega, data []byte) (accepted []string, signs, issuer string, encryption string) {
+func asTalosReadsIt(g Gomega, data []byte) (accepted []string, signs, issuer, encryption string) {
 	provider, err := configloader.NewFromBytes(data)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = provider.ValidateAsClient(installed{})
@@ -104,7 +104,7 @@ func TestOtherDocumentsStay(t *testing.T) {
 	g := NewWithT(t)
 	const strange = "apiVersion: v1beta9\nkind: FromTheFuture # a comment\nx:   [1,2]\n"
 	for name, config := range forms(t) {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(*testing.T) {
 			config := append(bytes.TrimSuffix(config, []byte("\n")), []byte("\n---\n"+strange)...)
 			account, err := ServiceAccountOf(config)
 			g.Expect(err).NotTo(HaveOccurred())

@@ -3,6 +3,7 @@
 package blob
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -79,12 +80,19 @@ func (s *Seal) Encrypt(to io.Writer) (io.WriteCloser, error) {
 	return writer, nil
 }
 
+// intro is how everything begins that is encrypted with age.
+const intro = "age-encryption.org/v1\n"
+
 // Decrypt decrypts what it reads. It fails at the first byte that is not as it was written.
 func (s *Seal) Decrypt(from io.Reader) (io.Reader, error) {
 	if s.identity == nil {
 		return nil, fmt.Errorf("decrypting: the Secret has no %s", IdentityKey)
 	}
-	reader, err := age.Decrypt(from, s.identity)
+	whole := bufio.NewReader(from)
+	if begin, err := whole.Peek(len(intro)); err == nil && string(begin) != intro { // What age says of it quotes whatever is there.
+		return nil, errors.New("decrypting: it is not encrypted with age")
+	}
+	reader, err := age.Decrypt(whole, s.identity)
 	var other *age.NoIdentityMatchError
 	if errors.As(err, &other) {
 		return nil, fmt.Errorf("decrypting: it is encrypted for another key than %s", s.Recipient())

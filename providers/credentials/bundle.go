@@ -3,6 +3,7 @@
 package credentials
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ func (k *Keeper) ReplaceBundle(ctx context.Context, cluster types.NamespacedName
 			return err
 		}
 		after, err := EncodeBundle(bundle)
-		if err != nil || string(after) == string(before) {
+		if err != nil || bytes.Equal(after, before) {
 			return err
 		}
 		if err := MarkBundleChanged(ctx, k.Client, cluster, time.Now()); err != nil {

@@ -3,6 +3,7 @@
 package credentials
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -45,7 +46,7 @@ func (h Handover) trusted(before []byte) (after []byte, concerned bool) {
 func isOne(certificate []byte, of [][]byte) bool {
 	return slices.ContainsFunc(of, func(other []byte) bool {
 		list := certificates(other)
-		return len(list) > 0 && string(list[0]) == string(certificate)
+		return len(list) > 0 && bytes.Equal(list[0], certificate)
 	})
 }
 
@@ -132,10 +133,10 @@ func (h Handover) kubeconfig(data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("context %q names a cluster or a user that is not there", name)
 	}
 	changed := false
-	if trusted, concerned := h.trusted(cluster.CertificateAuthorityData); concerned && string(trusted) != string(cluster.CertificateAuthorityData) {
+	if trusted, concerned := h.trusted(cluster.CertificateAuthorityData); concerned && !bytes.Equal(trusted, cluster.CertificateAuthorityData) {
 		cluster.CertificateAuthorityData, changed = trusted, true
 	}
-	if h.replaces(user.ClientCertificateData) && string(user.ClientCertificateData) != string(h.Client.Certificate) {
+	if h.replaces(user.ClientCertificateData) && !bytes.Equal(user.ClientCertificateData, h.Client.Certificate) {
 		user.ClientCertificateData, user.ClientKeyData, changed = h.Client.Certificate, h.Client.Key, true
 	}
 	if !changed {

@@ -3,6 +3,7 @@
 package credentials
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509/pkix"
 	"encoding/base64"
@@ -128,7 +129,7 @@ func TestHandoverOfAKubeconfig(t *testing.T) {
 			func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo) {},
 			func(ca string) bool { return ca == strings.TrimSpace(string(r.fresh.Certificate)) },
 			func(u *clientcmdapi.AuthInfo) bool {
-				return string(u.ClientCertificateData) == string(r.newClient.Certificate)
+				return bytes.Equal(u.ClientCertificateData, r.newClient.Certificate)
 			},
 		},
 		"with a token, which another key signs": {
@@ -142,7 +143,7 @@ func TestHandoverOfAKubeconfig(t *testing.T) {
 			},
 			func(ca string) bool { return ca == strings.TrimSpace(string(stranger.old.Certificate)) },
 			func(u *clientcmdapi.AuthInfo) bool {
-				return string(u.ClientCertificateData) == string(r.newClient.Certificate)
+				return bytes.Equal(u.ClientCertificateData, r.newClient.Certificate)
 			},
 		},
 		"that trusts others as well": {
@@ -153,7 +154,7 @@ func TestHandoverOfAKubeconfig(t *testing.T) {
 				return strings.Contains(ca, strings.TrimSpace(string(stranger.old.Certificate))) && !strings.Contains(ca, oldOnly)
 			},
 			func(u *clientcmdapi.AuthInfo) bool {
-				return string(u.ClientCertificateData) == string(r.newClient.Certificate)
+				return bytes.Equal(u.ClientCertificateData, r.newClient.Certificate)
 			},
 		},
 		"with a client certificate of another authority": {
@@ -162,7 +163,7 @@ func TestHandoverOfAKubeconfig(t *testing.T) {
 			},
 			func(ca string) bool { return ca == strings.TrimSpace(string(r.fresh.Certificate)) },
 			func(u *clientcmdapi.AuthInfo) bool {
-				return string(u.ClientCertificateData) == string(stranger.oldClient.Certificate)
+				return bytes.Equal(u.ClientCertificateData, stranger.oldClient.Certificate)
 			},
 		},
 	} {

@@ -3,6 +3,7 @@
 package credentials
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +75,7 @@ func (k *Keeper) change(ctx context.Context, key types.NamespacedName, change fu
 }
 
 func sameData(a, b map[string][]byte) bool {
-	return maps.EqualFunc(a, b, func(x, y []byte) bool { return string(x) == string(y) })
+	return maps.EqualFunc(a, b, bytes.Equal)
 }
 
 // Read reads the data of a Secret as it is now. The error wraps ErrMissing if there is none.

@@ -288,7 +288,7 @@ func listNodes(k *kubernetes.Clientset) error {
 func serves(t *testing.T, c *sim.Cluster, node string) {
 	t.Helper()
 	NewWithT(t).Eventually(func() error {
-		conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", c.Node(node).Address()+":6443") //nolint:gosec // Only whether it serves.
+		conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", c.Node(node).Address()+":6443") // Only whether it serves.
 		if err == nil {
 			_ = conn.Close()
 		}
@@ -301,7 +301,7 @@ func showsCA(t *testing.T, c *sim.Cluster, node string, ca []byte) error {
 	t.Helper()
 	pool := stdx509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
-	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: pool}}).DialContext(t.Context(), "tcp", c.Node(node).Address()+":6443") //nolint:gosec // As clients do.
+	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: pool}}).DialContext(t.Context(), "tcp", c.Node(node).Address()+":6443")
 	if err == nil {
 		_ = conn.Close()
 	}

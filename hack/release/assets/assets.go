@@ -143,15 +143,12 @@ func chart(dir string, o Options, version semver.Version) ([]byte, error) {
 	var b bytes.Buffer
 	compressed := gzip.NewWriter(&b)
 	archive := tar.NewWriter(compressed)
-	err := filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+	files := os.DirFS(dir)
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		name, err := filepath.Rel(dir, file)
-		if err != nil {
-			return err
-		}
-		content, err := os.ReadFile(file)
+		content, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
 		}
@@ -162,7 +159,7 @@ func chart(dir string, o Options, version semver.Version) ([]byte, error) {
 		case "values.yaml":
 			content = bytes.ReplaceAll(content, []byte("repository: "+Image+"\n"), []byte("repository: "+o.Image+"\n"))
 		}
-		header := &tar.Header{Name: path.Join(chartName, filepath.ToSlash(name)), Mode: 0o644, Size: int64(len(content)), Format: tar.FormatPAX}
+		header := &tar.Header{Name: path.Join(chartName, name), Mode: 0o644, Size: int64(len(content)), Format: tar.FormatPAX}
 		if err := archive.WriteHeader(header); err != nil {
 			return err
 		}

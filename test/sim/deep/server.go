@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -159,7 +160,7 @@ func (c *Cluster) awaitServer(ctx context.Context, n *node, s *server) error {
 }
 
 func probe(ctx context.Context, client *http.Client, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -217,7 +218,7 @@ func (a *arguments) set(list ...string) {
 			kept = append(kept, argument)
 		}
 	}
-	a.list = append(kept, list...)
+	a.list = slices.Concat(kept, list)
 }
 
 // setDefault adds flags that are not there.

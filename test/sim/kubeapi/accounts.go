@@ -128,12 +128,12 @@ func (a *API) review(r *http.Request) (*authenticationv1.TokenReview, error) {
 		return nil, apierrors.NewInternalError(errors.New("the server has no keys"))
 	}
 	review.SetGroupVersionKind(authenticationGroup.WithKind("TokenReview"))
-	found, err := server.Tokens.Verify(review.Spec.Token, review.Spec.Audiences, time.Now())
-	if err == nil {
-		err = a.revoked(found)
+	found, refused := server.Tokens.verify(review.Spec.Token, review.Spec.Audiences, time.Now())
+	if refused == nil {
+		refused = a.revoked(found)
 	}
-	if err != nil {
-		review.Status = authenticationv1.TokenReviewStatus{Error: "[invalid bearer token, " + err.Error() + "]"}
+	if refused != nil {
+		review.Status = authenticationv1.TokenReviewStatus{Error: "[invalid bearer token, " + refused.Error() + "]"}
 		return review, nil
 	}
 	audiences := review.Spec.Audiences

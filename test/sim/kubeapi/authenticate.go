@@ -65,7 +65,7 @@ func (a *API) byToken(r *http.Request, server *Server) (authenticationv1.UserInf
 	if !ok || server.Tokens == nil {
 		return authenticationv1.UserInfo{}, false
 	}
-	claims, err := server.Tokens.Verify(token, nil, time.Now())
+	claims, err := server.Tokens.verify(token, nil, time.Now())
 	if err != nil || a.revoked(claims) != nil {
 		return authenticationv1.UserInfo{}, false
 	}

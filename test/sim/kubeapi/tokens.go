@@ -144,8 +144,8 @@ func (t *Tokens) Sign(namespace string, account subject, audiences []string, fro
 	return token, nil
 }
 
-// Verify reads a token if one of the keys has signed it and it is good for one of the audiences, or without any for the server's own.
-func (t *Tokens) Verify(token string, audiences []string, now time.Time) (*claims, error) {
+// verify reads a token if one of the keys has signed it and it is good for one of the audiences, or without any for the server's own.
+func (t *Tokens) verify(token string, audiences []string, now time.Time) (*claims, error) {
 	parsed, err := jwt.ParseSigned(token, algorithms)
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)

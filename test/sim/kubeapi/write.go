@@ -38,11 +38,10 @@ func readBody(r *http.Request) ([]byte, error) {
 
 // write carries out a changing request.
 func (a *API) write(r *request, body []byte) (int, any, error) {
+	if made := a.subresource(r); made != nil {
+		return made(r, body)
+	}
 	switch {
-	case r.resource == Pods && r.subresource == "eviction" && r.Method == http.MethodPost:
-		return a.evict(r, body)
-	case r.resource == ServiceAccounts && r.subresource == "token" && r.Method == http.MethodPost:
-		return a.requestToken(r, body)
 	case r.subresource != "" && (r.subresource != "status" || r.resource.CopyStatus == nil):
 		return 0, nil, apierrors.NewNotFound(r.resource.GroupResource(), r.name+"/"+r.subresource)
 	case r.Method == http.MethodPost && r.name == "":
@@ -55,6 +54,18 @@ func (a *API) write(r *request, body []byte) (int, any, error) {
 		return a.delete(r, body)
 	}
 	return 0, nil, apierrors.NewMethodNotSupported(r.resource.GroupResource(), strings.ToLower(r.Method))
+}
+
+// subresource is what makes an object of a subresource; nil if nothing does.
+func (a *API) subresource(r *request) func(*request, []byte) (int, any, error) {
+	switch {
+	case r.Method != http.MethodPost:
+	case r.resource == Pods && r.subresource == "eviction":
+		return a.evict
+	case r.resource == ServiceAccounts && r.subresource == "token":
+		return a.requestToken
+	}
+	return nil
 }
 
 func (a *API) create(r *request, body []byte) (int, any, error) {

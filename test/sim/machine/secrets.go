@@ -146,7 +146,7 @@ func (m *Machine) certifyAPI(roots *secrets.Roots) bool {
 	}
 	api, err := secrets.RenderAPI(roots, m.secretsNode(), trustd, old)
 	m.mu.Lock()
-	m.secrets.asked = append(trustd, roots)
+	m.secrets.asked = slices.Concat(trustd, []*secrets.Roots{roots})
 	m.mu.Unlock()
 	if err != nil {
 		m.complain(err)

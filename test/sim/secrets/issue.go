@@ -38,7 +38,7 @@ var (
 const encipher = stdx509.KeyUsageDigitalSignature | stdx509.KeyUsageKeyEncipherment
 
 // metBy says whether a certificate that is there will do.
-func (w wanted) metBy(have *stdx509.Certificate, ca *stdx509.Certificate, now time.Time) bool {
+func (w wanted) metBy(have, ca *stdx509.Certificate, now time.Time) bool {
 	return have != nil && have.CheckSignatureFrom(ca) == nil &&
 		have.Subject.CommonName == w.name && sameSet(have.Subject.Organization, w.organizations) &&
 		sameSet(have.DNSNames, w.dns) && sameSet(texts(have.IPAddresses), texts(w.ips)) &&

@@ -172,7 +172,7 @@ resources:
   - secrets
 `))
 	both, err := configs[older]().controlPlane.PatchV1Alpha1(func(c *v1alpha1.Config) error {
-		c.ClusterConfig.ClusterAESCBCEncryptionSecret = "b2xkZXIgdGhhbiBzZWNyZXRib3ggYnV0IHRoZXJlIQ==" //nolint:staticcheck // The older form.
+		c.ClusterConfig.ClusterAESCBCEncryptionSecret = "b2xkZXIgdGhhbiBzZWNyZXRib3ggYnV0IHRoZXJlIQ==" // The older form.
 		return nil
 	})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -130,7 +130,7 @@ func kubernetesRoot(c config.Provider) (*secrets.KubernetesRootSpec, error) {
 
 // localEndpoint is where a control plane's own components find an API server.
 func localEndpoint(c config.Provider) (*url.URL, error) {
-	address := ""
+	var address string
 	if prism := c.K8sKubePrismConfig(); prism != nil {
 		address = fmt.Sprintf("https://127.0.0.1:%d", prism.Port())
 	} else {

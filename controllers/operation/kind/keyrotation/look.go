@@ -201,11 +201,11 @@ func (e *Executor) rendered(ctx context.Context, scope kind.Scope, unit kind.Uni
 	if err != nil {
 		return "", err
 	}
-	want, err := machineconfig.EncryptionOf(config)
-	if err != nil {
-		return err.Error(), nil
+	want, wrong := machineconfig.EncryptionOf(config)
+	if wrong != nil {
+		return wrong.Error(), nil
 	}
-	if is, err := machineconfig.ParseEncryption(data); err != nil || !is.Equal(want) {
+	if is, unread := machineconfig.ParseEncryption(data); unread != nil || !is.Equal(want) {
 		return "waiting until Talos has written " + encryptionFile + " as its machine config says", nil
 	}
 	return "", nil
