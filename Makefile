@@ -12,6 +12,9 @@ JOBS ?= 2
 # Processes of the controller suite, each with an API server of its own.
 PROCS ?= 4
 
+# Packages of end-to-end tests at once. Their fleets mostly wait, too.
+E2E_JOBS ?= 2
+
 TOOLS := $(CURDIR)/bin/tools
 CONTROLLER_GEN_VERSION := v0.21.0
 GOLANGCI_LINT_VERSION := v2.15.0
@@ -179,7 +182,7 @@ test-ui: build build-openid ## Run the tests of the page: what it computes, then
 
 .PHONY: test-e2e
 test-e2e: build build-kubectl build-talosctl build-capi-core build-clusterctl build-helm ## Run the end-to-end tests on the binaries.
-	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -timeout 30m -skip '^TestDeep' $(E2E_PACKAGES) # Left out without a word is worse than red.
+	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p $(E2E_JOBS) -count=1 -timeout 40m -skip '^TestDeep' $(E2E_PACKAGES) # Left out without a word is worse than red.
 
 .PHONY: test-deep
 test-deep: build build-kubectl build-talosctl build-kube-apiserver ## Run the tests on clusters of real etcd and real API servers.
