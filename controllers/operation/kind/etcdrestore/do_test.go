@@ -251,6 +251,42 @@ func TestCaseI1I5BootstrapThatIsForgotten(t *testing.T) {
 	g.Expect(err).To(MatchError(context.Canceled))
 }
 
+// An etcd that has waited for too long takes the snapshot and begins as one that waits does.
+func TestRecoverAfterEtcdHasGivenUp(t *testing.T) {
+	g := NewWithT(t)
+	e, machines, _, _, s := world(t)
+	for _, address := range []string{"at-cp-1", "at-cp-2", "at-cp-3"} {
+		machines.LoseEtcd(address)
+		machines.GiveUp(address)
+	}
+	own, ok := e.Observe(t.Context(), s, of("cp-1", "Recover", "")).Own.(View)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(own.Others).To(BeEmpty(), "none of them has an etcd")
+	machines.LoseEtcd("at-cp-1")
+	g.Expect(e.Observe(t.Context(), s, of("cp-1", "Wipe", "Preparing")).Own).To(HaveField("Others", HaveLen(2)), "they are wiped once more")
+	machines.GiveUp("at-cp-1")
+	for _, step := range []v1alpha1.OperationStep{"Recovering", "Bootstrapping"} {
+		_, err := e.Do(t.Context(), s, of("cp-1", "Recover", step), step)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	_, err := e.Do(t.Context(), s, of("cp-2", "Join", "Rebooting", booted("cp-2-boot-0")), "Rebooting")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(machines.Calls()).To(Equal([]string{"RecoverEtcd at-cp-1", "BootstrapEtcd at-cp-1", "Reboot at-cp-2"}))
+	g.Expect(own.gaveUp()).To(BeTrue())
+}
+
+// An etcd that was told to begin and cannot is no etcd that has begun.
+func TestBootstrapThatFails(t *testing.T) {
+	g := NewWithT(t)
+	_, machines, api, kept, s := world(t)
+	machines.LoseEtcd("at-cp-1")
+	machines.GiveUp("at-cp-1")
+	e := New(forgetful{machines}, api, kept, kept)
+	_, err := e.Do(t.Context(), s, of("cp-1", "Recover", "Bootstrapping"), "Bootstrapping")
+	g.Expect(err).To(MatchError("service etcd at at-cp-1 is Failed; why: talosctl -n at-cp-1 service etcd"))
+	g.Expect(e.Classify(err)).To(BeEquivalentTo("Permanent"), "it is sent the snapshot anew when somebody has mended that")
+}
+
 // Case I4: what remembers another time is restarted, or goes.
 func TestCaseI4KubeletAndCleaning(t *testing.T) {
 	g := NewWithT(t)

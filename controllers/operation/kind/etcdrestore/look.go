@@ -96,8 +96,11 @@ func (e *Executor) lookAtOne(ctx context.Context, scope kind.Scope, unit kind.Un
 	if err != nil {
 		return View{Trouble: talos.Trouble(err)}
 	}
-	if own.prepares() && (unit.Status.Stage == restoreplan.WipeStage || unit.Status.Stage == restoreplan.RecoverStage && unit.Status.Step == "") {
-		own.Others = lookAtOthers(ctx, reader, scope, unit)
+	switch beginning := unit.Status.Stage == restoreplan.RecoverStage && unit.Status.Step == ""; {
+	case own.prepares() && unit.Status.Stage == restoreplan.WipeStage:
+		own.Others = lookAtOthers(ctx, reader, scope, unit, talos.StatePreparing)
+	case beginning && (own.prepares() || own.gaveUp()):
+		own.Others = lookAtOthers(ctx, reader, scope, unit, talos.StatePreparing, talos.StateFailed) // They were seen to have none in Wipe.
 	}
 	if unit.Status.Stage == restoreplan.RecoverStage && own.service(talos.EtcdService).State == stateRunning {
 		e.revisions(ctx, scope, &own)
@@ -132,8 +135,8 @@ func (e *Executor) lookAtControlPlanes(ctx context.Context, scope kind.Scope) ma
 	return seen
 }
 
-// lookAtOthers asks every other control plane for the state of its etcd.
-func lookAtOthers(ctx context.Context, reader talos.Reader, scope kind.Scope, unit kind.Unit) map[string]string {
+// lookAtOthers asks every other control plane for the state of its etcd, and returns those that are in none of the states of one without data.
+func lookAtOthers(ctx context.Context, reader talos.Reader, scope kind.Scope, unit kind.Unit, without ...string) map[string]string {
 	others := slices.DeleteFunc(controlPlanes(scope), func(m *v1alpha1.TalosMachine) bool { return m.Name == unit.Status.Name })
 	states := make([]string, len(others))
 	var group sync.WaitGroup
@@ -149,7 +152,7 @@ func lookAtOthers(ctx context.Context, reader talos.Reader, scope kind.Scope, un
 	group.Wait()
 	found := map[string]string{}
 	for i, machine := range others {
-		if states[i] != talos.StatePreparing {
+		if !slices.Contains(without, states[i]) {
 			found[machine.Name] = states[i]
 		}
 	}
@@ -212,3 +215,6 @@ func (v View) service(id string) talos.Service {
 
 // prepares says whether the machine has no etcd and waits for one.
 func (v View) prepares() bool { return v.service(talos.EtcdService).State == talos.StatePreparing }
+
+// gaveUp says whether the machine's etcd has waited for too long, or could not begin. Nothing but a boot, or to be told to begin, starts it again.
+func (v View) gaveUp() bool { return v.service(talos.EtcdService).State == talos.StateFailed }

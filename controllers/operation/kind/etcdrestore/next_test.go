@@ -113,6 +113,15 @@ func others(_ *kind.Observation, own *View) {
 
 func noEtcd(seen *kind.Observation, _ *View) { seen.Etcd, seen.EtcdTrouble = nil, "no answer" }
 
+// rebooted is a machine that was rebooted so many times, since its etcd had given up.
+func rebooted(times int) func(*v1alpha1.UnitStatus) {
+	return func(u *v1alpha1.UnitStatus) {
+		for range times {
+			u.Steps = append(u.Steps, v1alpha1.StepRecord{Stage: "Join", Step: "Rebooting"}, v1alpha1.StepRecord{Stage: "Join", Step: "Joining"})
+		}
+	}
+}
+
 // asked is a machine that was asked to wipe itself so many times.
 func asked(times int) func(*v1alpha1.UnitStatus) {
 	return func(u *v1alpha1.UnitStatus) {
@@ -177,6 +186,18 @@ func TestNextOfControlPlanes(t *testing.T) {
 		"it has joined the others again":   {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(1)), at("cp-1", "b2", "Running"), call("Resetting", with("b2", "cp-1"))},
 		"it has, and they are gone":        {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(2)), at("cp-1", "b2", "Running", noEtcd), call("Resetting", with("b2", "cp-1"))},
 		"it does so each time":             {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(3)), at("cp-1", "b2", "Running"), kind.Action{Verdict: kind.Fail, RetryStep: "Resetting", Message: "it was wiped 3 times, and runs an etcd each time: it was not wiped, or joins a control plane that the hub does not know"}},
+		"it has given up":                  {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(2)), at("cp-1", "b2", "Failed"), call("Resetting", with("b2", "cp-1"))},
+		"it gives up each time":            {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(3)), at("cp-1", "b2", "Failed"), kind.Action{Verdict: kind.Fail, RetryStep: "Resetting", Message: "it was wiped 3 times, and service etcd is Failed again; why: talosctl -n at-cp-1 service etcd"}},
+		"told, and it cannot":              {of("cp-1", "Recover", "Verifying", booted("b2")), at("cp-1", "b2", "Failed"), kind.Action{Verdict: kind.Fail, RetryStep: "Recovering", Message: "etcd has not begun: service etcd is Failed; why: talosctl -n at-cp-1 service etcd"}},
+		"told, rebooted, and given up":     {of("cp-1", "Recover", "Verifying", booted("b2")), at("cp-1", "b3", "Failed"), call("Recovering")},
+		"join, given up":                   {of("cp-2", "Join", ""), at("cp-2", "b2", "Failed"), call("Rebooting", with("b2", "cp-2"))},
+		"join, given up meanwhile":         {of("cp-2", "Join", "Joining", rebooted(2)), at("cp-2", "b2", "Failed"), call("Rebooting", with("b2", "cp-2"))},
+		"join, gives up each time":         {of("cp-2", "Join", "Joining", rebooted(3)), at("cp-2", "b2", "Failed"), kind.Action{Verdict: kind.Fail, RetryStep: "Rebooting", Message: "it was rebooted 3 times, and service etcd is Failed again; why: talosctl -n at-cp-2 service etcd"}},
+		"join, reboots":                    {of("cp-2", "Join", "Rebooting", booted("b2"), succeeded), at("cp-2", "", "", silent), waits("waiting for another boot ID: no answer" + lost + "cp-2")},
+		"join, rebooted":                   {of("cp-2", "Join", "Rebooting", booted("b2"), succeeded), at("cp-2", "b3", "Preparing"), waitsIn("Joining", "waiting until it has come up as far as etcd")},
+		"join, reboot refused":             {of("cp-2", "Join", "Rebooting", booted("b2"), failed("Permanent")), at("cp-2", "b2", "Failed"), kind.Action{Verdict: kind.Fail, Message: "Rebooting failed: no"}},
+		"join, reboot retried":             {of("cp-2", "Join", "Rebooting"), at("cp-2", "b2", "Failed"), call("Rebooting", with("b2", "cp-2"))},
+		"recover, begin, given up":         {of("cp-1", "Recover", ""), at("cp-1", "b2", "Failed"), call("Recovering")},
 		"recover, begin":                   {of("cp-1", "Recover", ""), at("cp-1", "b2", "Preparing"), call("Recovering")},
 		"recover, beside another etcd":     {of("cp-1", "Recover", ""), at("cp-1", "b2", "Preparing", others), stands("EtcdHealthy", `etcd begins where no other one is: service etcd of c1-cp-2 is "Running", service etcd of c1-cp-3 is "no answer"`)},
 		"recover, no answer":               {of("cp-1", "Recover", ""), at("cp-1", "", "", silent), stands("TargetReachable", "control plane c1-cp-1, with which etcd begins, does not answer: no answer"+lost+"cp-1")},
