@@ -259,6 +259,22 @@ var _ = Describe("A restore", func() {
 		Expect(f.snapshots.Calls()).To(Equal([]string{"Take snapshot"}))
 	})
 
+	It("wipes nobody where a control plane has gone away since the check, and goes on when it is back", func(ctx SpecContext) {
+		f := newRestoreFleet(ctx, 3, 0)
+		stop := f.snapshots.HangBefore("Take", "snapshot")
+		f.startHub()
+		op := f.create(ctx, "op", restore("Take"))
+		Eventually(stop.Reached).Should(BeClosed())
+		f.dies("cp3")
+		stop.Release()
+		Eventually(now(ctx, op)).Should(haveCondition("Progressing", metav1.ConditionFalse, "TargetReachable", And(
+			ContainSubstring("control plane c-cp3 does not answer"), ContainSubstring("delete talosmachine c-cp3"))))
+		Consistently(func() []string { return f.calls() }).Should(BeEmpty())
+		f.talos.Silence(f.addresses["cp3"], false)
+		Eventually(now(ctx, op)).Should(beCompleted())
+		f.expectRestored()
+	})
+
 	It("waits for a control plane that dies in the middle, and goes on without it once its TalosMachine is deleted", func(ctx SpecContext) {
 		f := newRestoreFleet(ctx, 3, 1)
 		recovered := f.talos.Recovered

@@ -33,18 +33,33 @@ func checking(scope kind.Scope, unit kind.Unit, seen View) kind.Action {
 	case unit.Status.Step != "":
 		return kind.Action{Verdict: kind.Done, Message: unit.Status.Outcome.Message}
 	}
-	for _, controlPlane := range controlPlanes(scope) {
-		one := kind.Unit{Status: v1alpha1.UnitStatus{Name: controlPlane.Name}, Machine: controlPlane}
-		switch told := seen.Machines[controlPlane.Name]; {
-		case told.Trouble != "":
-			return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.TargetReachableGate, Message: fmt.Sprintf(
-				"control plane %s does not answer (%s): power it on; %s", controlPlane.Name, told.Trouble, deleteHelp(one))}
-		case told.UUID != controlPlane.Spec.UUID:
-			return kind.Action{Verdict: kind.Fail, Message: fmt.Sprintf(
-				"the machine at %s has UUID %q, and control plane %s has %q", controlPlane.Spec.Address, told.UUID, controlPlane.Name, controlPlane.Spec.UUID)}
-		}
+	if missing := unanswered(scope, seen); missing != nil {
+		return *missing
 	}
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.CheckingStep}
+}
+
+// unanswered says which control plane does not answer as itself; nil means that all of them do.
+func unanswered(scope kind.Scope, seen View) *kind.Action {
+	for _, controlPlane := range controlPlanes(scope) {
+		one := kind.Unit{Status: v1alpha1.UnitStatus{Name: controlPlane.Name}, Machine: controlPlane}
+		told, asked := seen.Machines[controlPlane.Name]
+		if asked && told.Trouble == "" && told.UUID == controlPlane.Spec.UUID {
+			continue
+		}
+		switch {
+		case !asked:
+			told.Trouble = "it was not asked yet"
+		case told.Trouble == "" && told.UUID == "":
+			told.Trouble = "it tells no UUID yet"
+		case told.Trouble == "":
+			return &kind.Action{Verdict: kind.Fail, Message: fmt.Sprintf(
+				"the machine at %s has UUID %q, and control plane %s has %q", controlPlane.Spec.Address, told.UUID, controlPlane.Name, controlPlane.Spec.UUID)}
+		}
+		return &kind.Action{Verdict: kind.Wait, Reason: v1alpha1.TargetReachableGate, Message: fmt.Sprintf(
+			"control plane %s does not answer (%s): power it on; %s", controlPlane.Name, told.Trouble, deleteHelp(one))}
+	}
+	return nil
 }
 
 // snapshotting stores what runs. An etcd that cannot serve is no reason to go on without: who wants that says so.

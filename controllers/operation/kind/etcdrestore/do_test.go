@@ -319,7 +319,7 @@ func TestCaseI4KubeletAndCleaning(t *testing.T) {
 // What each stage looks at.
 func TestObserve(t *testing.T) {
 	g := NewWithT(t)
-	e, machines, api, _, s := world(t)
+	e, machines, api, kept, s := world(t)
 	machines.Silence("at-cp-2", true)
 	view := func(unit kind.Unit) View {
 		own, ok := e.Observe(t.Context(), s, unit).Own.(View)
@@ -333,6 +333,11 @@ func TestObserve(t *testing.T) {
 	g.Expect(view(of("cp-1", "Wipe", "")).Volumes).To(HaveLen(3))
 	g.Expect(view(of("cp-2", "Wipe", ""))).To(Equal(View{Trouble: "no answer"}))
 	g.Expect(view(of("cp-1", "Wipe", "")).Wanted).To(BeZero())
+	g.Expect(view(of("cp-1", "Wipe", "")).Machines).To(HaveLen(3))
+	g.Expect(view(of("cp-1", "Wipe", "")).Machines["c1-cp-2"].Trouble).To(Equal("no answer"))
+	kept.snapshot.Spec.Contents.EtcdVersion = "3.7.0"
+	g.Expect(view(of("cp-1", "Wipe", "")).Machines["c1-cp-3"].Objections).To(ConsistOf(HavePrefix("c1-cp-3: the snapshot is of etcd 3.7.0")))
+	g.Expect(view(of("cp-1", "Wipe", "Preparing")).Machines).To(BeNil(), "nobody asks any more")
 	api.SetRevision(99)
 	g.Expect(view(of("cp-1", "Recover", "Verifying"))).To(And(HaveField("Wanted", BeEquivalentTo(12)), HaveField("Revision", BeEquivalentTo(12))), "later ones say no more")
 	api.SetRevision(3)

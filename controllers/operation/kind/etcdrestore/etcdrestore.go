@@ -78,7 +78,7 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 	case restoreplan.SnapshotStage:
 		return snapshotting(scope, unit, own)
 	case restoreplan.WipeStage:
-		return wiping(unit, seen, own)
+		return wiping(scope, unit, seen, own)
 	case restoreplan.RecoverStage:
 		return recovering(scope, unit, seen, own)
 	case restoreplan.JoinStage:

@@ -4,6 +4,7 @@ package etcdrestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +21,7 @@ import (
 
 // View is what the kind looks at beyond what every kind does, as far as a stage needs it. Two of the same state are deeply equal.
 type View struct {
-	// Machines are the control planes, by name, for the check.
+	// Machines are the control planes, by name, for the check and before the first wipe.
 	Machines map[string]Machine
 
 	// Target is what gates look at: Nodes, and what each etcd member tells.
@@ -52,6 +53,9 @@ type View struct {
 type Machine struct {
 	UUID, Stage string
 	Trouble     string
+
+	// Objections are what of it does not fit the snapshot, where that is looked at.
+	Objections []string
 }
 
 // Observe implements kind.Executor.
@@ -96,6 +100,9 @@ func (e *Executor) lookAtOne(ctx context.Context, scope kind.Scope, unit kind.Un
 	if err != nil {
 		return View{Trouble: talos.Trouble(err)}
 	}
+	if unit.Status.Stage == restoreplan.WipeStage && unit.Status.Step == "" && !wipeBegun(scope) {
+		own.Machines, own.WantedTrouble = e.confirm(ctx, reader, scope)
+	}
 	switch beginning := unit.Status.Stage == restoreplan.RecoverStage && unit.Status.Step == ""; {
 	case own.prepares() && unit.Status.Stage == restoreplan.WipeStage:
 		own.Others = lookAtOthers(ctx, reader, scope, unit, talos.StatePreparing)
@@ -106,6 +113,32 @@ func (e *Executor) lookAtOne(ctx context.Context, scope kind.Scope, unit kind.Un
 		e.revisions(ctx, scope, &own)
 	}
 	return own
+}
+
+// confirm looks at every control plane as the check has done. What is stored was read to its end then.
+func (e *Executor) confirm(ctx context.Context, reader talos.Reader, scope kind.Scope) (seen map[string]Machine, trouble string) {
+	snapshot, err := e.stored.Find(ctx, scope.Cluster, scope.Spec.EtcdRestore.SnapshotName)
+	if err != nil {
+		return nil, err.Error()
+	}
+	seen = e.lookAtControlPlanes(ctx, scope)
+	for _, machine := range controlPlanes(scope) {
+		told := seen[machine.Name]
+		if told.Trouble != "" || told.UUID != machine.Spec.UUID {
+			continue
+		}
+		var finding *FindingError
+		switch has, err := ask(ctx, reader, machine.Spec.Address); {
+		case errors.As(err, &finding):
+			told.Objections = []string{machine.Name + ": " + finding.Found}
+		case err != nil:
+			told.Trouble = talos.Trouble(err)
+		default:
+			told.Objections = compare(snapshot.Spec.Contents, map[string]found{machine.Name: has})
+		}
+		seen[machine.Name] = told
+	}
+	return seen, ""
 }
 
 // lookAtControlPlanes asks every control plane who it is.

@@ -6,19 +6,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	restoreplan "ichor.maesh.dev/hub/controllers/operation/kind/etcdrestore/plan"
 	"ichor.maesh.dev/hub/controllers/operation/kind/reboot"
 	"ichor.maesh.dev/hub/providers/talos"
 )
 
 // wiping takes a control plane from the request to wipe its etcd until it waits for another one. Nothing graceful is asked for: an etcd without
 // quorum could not let a member go, and all of them go.
-func wiping(unit kind.Unit, seen kind.Observation, own View) kind.Action {
+func wiping(scope kind.Scope, unit kind.Unit, seen kind.Observation, own View) kind.Action {
 	switch unit.Status.Step {
 	case v1alpha1.ResettingStep:
 		return booting(unit, seen, v1alpha1.PreparingStep, askForReset)
@@ -32,10 +35,42 @@ func wiping(unit kind.Unit, seen kind.Observation, own View) kind.Action {
 	if bad := reboot.CheckIdentity(unit, seen); bad != nil {
 		return *bad
 	}
+	if !wipeBegun(scope) {
+		if bad := unconfirmed(scope, own); bad != nil {
+			return *bad
+		}
+	}
 	if _, err := wipeList(own.Volumes); err != nil {
 		return kind.Action{Verdict: kind.Fail, Message: err.Error()}
 	}
 	return askForReset(unit, seen)
+}
+
+// wipeBegun says whether any control plane was asked to wipe itself. From then on the way out is forward, whoever goes away.
+func wipeBegun(scope kind.Scope) bool {
+	return slices.ContainsFunc(scope.Units, func(u v1alpha1.UnitStatus) bool {
+		return slices.ContainsFunc(u.Steps, func(s v1alpha1.StepRecord) bool {
+			return s.Stage == restoreplan.WipeStage && s.Step == v1alpha1.ResettingStep
+		})
+	})
+}
+
+// unconfirmed says what speaks against the first wipe that did not in the check: a safety snapshot or a pause may have come in between.
+func unconfirmed(scope kind.Scope, own View) *kind.Action {
+	if own.WantedTrouble != "" {
+		return &kind.Action{Verdict: kind.Wait, Message: "waiting for the facts of the snapshot: " + own.WantedTrouble}
+	}
+	if missing := unanswered(scope, own); missing != nil {
+		return missing
+	}
+	var objections []string
+	for _, name := range slices.Sorted(maps.Keys(own.Machines)) {
+		objections = append(objections, own.Machines[name].Objections...)
+	}
+	if len(objections) > 0 {
+		return &kind.Action{Verdict: kind.Fail, Message: "nothing was wiped, since things have changed since the check: " + strings.Join(objections, "; ")}
+	}
+	return nil
 }
 
 func askForReset(unit kind.Unit, seen kind.Observation) kind.Action {
