@@ -234,14 +234,35 @@ func otherKey(what, snapshot, has string) string {
 	return fmt.Sprintf("%s is another one than that of the snapshot (fingerprint %s, want %s)", what, short(has), short(snapshot))
 }
 
-// missingKey refuses a control plane that could not read Secrets of the snapshot. Keys that it has beyond that do no harm.
+// missingKey refuses a control plane that could not read Secrets of the snapshot. Keys that it has beyond that do no harm. What a key has
+// encrypted names it, so that the same key under another name is of no use.
 func missingKey(snapshot, has []v1alpha1.SnapshotEncryptionKey) string {
 	for _, key := range snapshot {
-		if !slices.Contains(has, key) {
-			return fmt.Sprintf("the %s key %s, which encrypts Secrets of the snapshot, is not in the machine config", key.Provider, short(key.Fingerprint))
+		named, other := false, ""
+		for _, own := range has {
+			if own.Provider == key.Provider && own.Fingerprint == key.Fingerprint {
+				named, other = named || own.Name == key.Name || own.Name == "" || key.Name == "", own.Name
+			}
+		}
+		switch {
+		case named:
+		case other != "":
+			return fmt.Sprintf("the %s key %s, which encrypts Secrets of the snapshot, is named %q in the machine config, and they are read only under its name %q",
+				key.Provider, short(key.Fingerprint), other, key.Name)
+		default:
+			return fmt.Sprintf("the %s key %s%s, which encrypts Secrets of the snapshot, is not in the machine config",
+				key.Provider, short(key.Fingerprint), called(key.Name))
 		}
 	}
 	return ""
+}
+
+// called is the name of a key in brackets, where it is known.
+func called(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (name %q)", name)
 }
 
 // short is a fingerprint as people can compare it.

@@ -63,6 +63,12 @@ func (s *storage) Take(ctx context.Context, _ target.Target, g guard.Func, name 
 
 const config = "version: v1alpha1\nmachine:\n  type: controlplane\ncluster:\n  secretboxEncryptionSecret: c2VjcmV0\n"
 
+// named is a machine config that has the key of the others under a name.
+func named(name string) string {
+	return "version: v1alpha1\nmachine:\n  type: controlplane\n---\napiVersion: v1alpha1\nkind: KubeEtcdEncryptionConfig\nconfig:\n  resources:\n    - resources: [secrets]\n" +
+		"      providers:\n        - secretbox: {keys: [{name: new, secret: bmV3}, {name: " + name + ", secret: c2VjcmV0}]}\n"
+}
+
 // world is the cluster of the tables, with fakes in place of its APIs, and a snapshot of it.
 func world(t *testing.T) (*Executor, *talosfake.Talos, *kubefake.Kube, *storage, kind.Scope) {
 	t.Helper()
@@ -118,6 +124,16 @@ func TestCaseI3Check(t *testing.T) {
 		"another key on one of them": {func(t *talosfake.Talos, _ *storage) {
 			t.Configure("at-cp-2", talos.Config{Active: []byte("version: v1alpha1\nmachine:\n  type: controlplane\ncluster:\n  secretboxEncryptionSecret: b3RoZXI=\n")})
 		}, "c1-cp-2: the secretbox key "},
+		"the key under another name": {func(t *talosfake.Talos, _ *storage) {
+			t.Configure("at-cp-2", talos.Config{Active: []byte(named("old"))})
+		}, `c1-cp-2: the secretbox key 2bb80d537b1d, which encrypts Secrets of the snapshot, is named "old" in the machine config, and they are read only under its name "key2"`},
+		"the key under its name in another form": {func(t *talosfake.Talos, _ *storage) {
+			t.Configure("at-cp-2", talos.Config{Active: []byte(named("key2"))})
+		}, ""},
+		"a snapshot that does not tell the name": {func(t *talosfake.Talos, s *storage) {
+			t.Configure("at-cp-2", talos.Config{Active: []byte(named("old"))})
+			s.snapshot.Spec.Contents.Keys.Encryption[0].Name = ""
+		}, ""},
 		"a machine of type init": {func(t *talosfake.Talos, _ *storage) {
 			t.Configure("at-cp-3", talos.Config{Active: []byte("version: v1alpha1\nmachine:\n  type: init\ncluster:\n  secretboxEncryptionSecret: c2VjcmV0\n")})
 		}, "c1-cp-3: machine.type is init"},
