@@ -126,7 +126,17 @@ func (e *Executor) check(ctx context.Context, scope kind.Scope) (kind.Outcome, e
 		return kind.Outcome{}, err
 	}
 	return kind.Outcome{Message: fmt.Sprintf("%d bytes, revision %d of etcd %s, taken at %s: whole, and made for these control planes",
-		contents.SizeBytes, contents.Revision, contents.EtcdVersion, contents.TakenTime.UTC().Format(time.RFC3339))}, nil
+		contents.SizeBytes, contents.Revision, contents.EtcdVersion, contents.TakenTime.UTC().Format(time.RFC3339)) + rotated(contents, has)}, nil
+}
+
+// rotated says, for people, that the Kubernetes CA of a control plane is another one by now.
+func rotated(contents *v1alpha1.SnapshotContents, has map[string]found) string {
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		if old := otherKey("the Kubernetes CA", contents.Keys.KubernetesCA, has[name].Keys.KubernetesCA); old != "" {
+			return "; " + name + ": " + old + ": it was rotated since, and stays as it is"
+		}
+	}
+	return ""
 }
 
 // ask asks a control plane for what the snapshot is held against.
@@ -185,7 +195,7 @@ func compare(contents *v1alpha1.SnapshotContents, has map[string]found) []string
 	for _, name := range slices.Sorted(maps.Keys(has)) {
 		for _, objection := range []string{
 			initMachine(has[name]), newerEtcd(contents.EtcdVersion, has[name].Etcd),
-			otherKey("the Kubernetes CA", contents.Keys.KubernetesCA, has[name].Keys.KubernetesCA),
+			otherCluster(contents.Keys, has[name].Keys),
 			otherKey("the key of service accounts", contents.Keys.ServiceAccount, has[name].Keys.ServiceAccount),
 			missingKey(contents.Keys.Encryption, has[name].Keys.Encryption),
 		} {
@@ -232,6 +242,15 @@ func otherKey(what, snapshot, has string) string {
 		return ""
 	}
 	return fmt.Sprintf("%s is another one than that of the snapshot (fingerprint %s, want %s)", what, short(has), short(snapshot))
+}
+
+// otherCluster refuses a control plane with another Kubernetes CA than that of the snapshot. The CA is in the machine config alone, and may have
+// been rotated since: the same key of service accounts proves that it is the same cluster.
+func otherCluster(snapshot, has v1alpha1.SnapshotKeys) string {
+	if snapshot.ServiceAccount != "" && snapshot.ServiceAccount == has.ServiceAccount {
+		return ""
+	}
+	return otherKey("the Kubernetes CA", snapshot.KubernetesCA, has.KubernetesCA)
 }
 
 // missingKey refuses a control plane that could not read Secrets of the snapshot. Keys that it has beyond that do no harm. What a key has

@@ -170,6 +170,12 @@ func TestCompareWithoutFacts(t *testing.T) {
 	g.Expect(compare(&v1alpha1.SnapshotContents{}, map[string]found{"cp-1": {}, "cp-2": {Etcd: "3.6"}})).To(BeEmpty())
 	g.Expect(compare(&v1alpha1.SnapshotContents{EtcdVersion: "3.6.4"}, map[string]found{"cp-1": {}})).To(ConsistOf(
 		"cp-1: the snapshot is of etcd 3.6.4, and which etcd runs there is not known"))
+	was := &v1alpha1.SnapshotContents{Keys: v1alpha1.SnapshotKeys{KubernetesCA: "old-ca", ServiceAccount: "sa"}}
+	g.Expect(compare(was, map[string]found{"cp-1": {Keys: v1alpha1.SnapshotKeys{KubernetesCA: "new-ca", ServiceAccount: "sa"}}})).To(BeEmpty(), "the CA was rotated since")
+	g.Expect(compare(was, map[string]found{"cp-1": {Keys: v1alpha1.SnapshotKeys{KubernetesCA: "new-ca", ServiceAccount: "other"}}})).To(HaveLen(2), "it is another cluster")
+	g.Expect(rotated(was, map[string]found{"cp-1": {Keys: was.Keys}, "cp-2": {Keys: v1alpha1.SnapshotKeys{KubernetesCA: "new-ca", ServiceAccount: "sa"}}})).To(Equal(
+		"; cp-2: the Kubernetes CA is another one than that of the snapshot (fingerprint new-ca, want old-ca): it was rotated since, and stays as it is"))
+	g.Expect(rotated(was, map[string]found{"cp-1": {Keys: was.Keys}})).To(BeEmpty())
 	_, _, err := read([]byte("version: v1alpha1\nmachine: [s3cret]\n"))
 	g.Expect(err).To(MatchError("the machine config cannot be read"))
 	_, pinned, err := read([]byte("version: v1alpha1\nmachine:\n  type: controlplane\ncluster:\n  etcd:\n    image: registry.k8s.io/etcd:v3.6.11\n"))
