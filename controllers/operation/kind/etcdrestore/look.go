@@ -100,19 +100,29 @@ func (e *Executor) lookAtOne(ctx context.Context, scope kind.Scope, unit kind.Un
 	if err != nil {
 		return View{Trouble: talos.Trouble(err)}
 	}
-	if unit.Status.Stage == restoreplan.WipeStage && unit.Status.Step == "" && !wipeBegun(scope) {
-		own.Machines, own.WantedTrouble = e.confirm(ctx, reader, scope)
-	}
-	switch beginning := unit.Status.Stage == restoreplan.RecoverStage && unit.Status.Step == ""; {
-	case own.prepares() && unit.Status.Stage == restoreplan.WipeStage:
-		own.Others = lookAtOthers(ctx, reader, scope, unit, talos.StatePreparing)
-	case beginning && (own.prepares() || own.gaveUp()):
-		own.Others = lookAtOthers(ctx, reader, scope, unit, talos.StatePreparing, talos.StateFailed) // They were seen to have none in Wipe.
-	}
+	e.lookAround(ctx, reader, scope, unit, &own)
 	if unit.Status.Stage == restoreplan.RecoverStage && own.service(talos.EtcdService).State == stateRunning {
 		e.revisions(ctx, scope, &own)
 	}
 	return own
+}
+
+// lookAround looks at the other control planes, where those decide what comes next for the unit's machine.
+func (e *Executor) lookAround(ctx context.Context, reader talos.Reader, scope kind.Scope, unit kind.Unit, own *View) {
+	begins := unit.Status.Step == ""
+	switch unit.Status.Stage {
+	case restoreplan.WipeStage:
+		if begins && !wipeBegun(scope) {
+			own.Machines, own.WantedTrouble = e.confirm(ctx, reader, scope)
+		}
+		if own.prepares() {
+			own.Others = lookAtOthers(ctx, reader, scope, unit, talos.StatePreparing)
+		}
+	case restoreplan.RecoverStage:
+		if begins && (own.prepares() || own.gaveUp()) {
+			own.Others = lookAtOthers(ctx, reader, scope, unit, talos.StatePreparing, talos.StateFailed) // They were seen to have none in Wipe.
+		}
+	}
 }
 
 // confirm looks at every control plane as the check has done. What is stored was read to its end then.

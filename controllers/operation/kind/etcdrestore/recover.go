@@ -50,7 +50,8 @@ func begun(unit kind.Unit, seen kind.Observation, own View) kind.Action {
 	case (own.prepares() || own.gaveUp()) && seen.Talos.BootID != unit.Status.PreRebootBootID:
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.RecoveringStep}
 	case own.gaveUp():
-		return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.RecoveringStep, Message: "etcd has not begun: service etcd is " + talos.StateFailed + "; why: " + serviceHelp(unit)}
+		return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.RecoveringStep, Message: fmt.Sprintf(
+			"etcd has not begun: service etcd is %s; why: %s", talos.StateFailed, serviceHelp(unit))}
 	case missing != "":
 		wait.Message = missing
 	case own.WantedTrouble != "":

@@ -184,8 +184,9 @@ func contentsOf(facts plan.Facts) *v1alpha1.SnapshotContents {
 func warnings(facts plan.Facts) []plan.Warning {
 	list := []plan.Warning{
 		{Code: OutageWarning, Message: "the Kubernetes API is away until the first control plane is back with the snapshot; pods run on, and nothing moves or mends them"},
-		{Code: RewindsWarning, Message: "whatever follows the cluster sees time go back. Restart it afterwards: kube-proxy and CoreDNS (kubectl -n kube-system rollout restart ds, " +
-			"and deploy), the CNI, CSI drivers, operators, and controllers outside of it. Volumes and load balancers that were made since are known to nobody"},
+		{Code: RewindsWarning, Message: "whatever follows the cluster sees time go back. Restart it afterwards: kube-proxy and CoreDNS " +
+			"(kubectl -n kube-system rollout restart ds, and deploy), the CNI, CSI drivers, operators, and controllers outside of it. " +
+			"Volumes and load balancers that were made since are known to nobody"},
 	}
 	if facts.Spec.EtcdRestore.SafetySnapshot == v1alpha1.SafetySnapshotNone {
 		list = append(list, plan.Warning{Code: plan.NoSnapshotWarning, Message: "no snapshot of what runs now is taken: there is no way back"})
