@@ -96,6 +96,13 @@ type SnapshotEncryptionKey struct {
 	// +kubebuilder:validation:MaxLength=32
 	Provider string `json:"provider,omitempty"`
 
+	// name is what the configuration calls the key. What it has encrypted begins with that name, and is read by no key of another one. Unset
+	// where a provider has no keys of its own, and in snapshots of older hubs.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
 	// fingerprint is that of the key; of the whole configuration of the provider where it has no key of its own, as kms has none.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`

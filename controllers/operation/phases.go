@@ -132,6 +132,7 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 		Machines:       len(s.Machines),
 		Approved:       s.Approved(),
 		Known:          s.knownMachines(),
+		Units:          s.all(),
 		TurnBack:       s.plan.TurnsBack,
 		Blind:          s.traits.RecordOptional && s.planFacts(r.Clock.Now()).Overridden(v1alpha1.TargetReachableGate),
 		ConfirmedStage: s.op.Annotations[v1alpha1.ConfirmStageAnnotation],

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -74,13 +75,15 @@ func (f *fleet) snapshotted(ctx context.Context) {
 		}
 	}
 	rebooted := f.talos.Rebooted
+	var begun atomic.Bool
 	f.talos.Rebooted = func(address string, now talos.Machine) {
 		rebooted(address, now)
-		if f.talos.Prepares(address) {
+		if f.talos.Prepares(address) && !begun.Load() {
 			f.kube.Silence(true)
 		}
 	}
 	f.talos.Recovered = func(string, []byte) {
+		begun.Store(true)
 		f.kube.SetRecord(kube.Record{OwnerID: "another-hub", OperationID: "of-old", Stage: "Upgrade", Sequence: 1})
 		f.kube.SetRevision(revisionOfSnapshot + 5)
 		f.kube.Silence(false)
@@ -127,6 +130,17 @@ func (f *fleet) expectRestored() {
 	Expect(f.kube.Stale()).NotTo(BeEmpty())
 }
 
+// givesUp makes the etcd of cp3 give up waiting before there is another one to join.
+func (f *fleet) givesUp() {
+	recovered := f.talos.Recovered
+	f.talos.Hesitate(f.addresses["cp3"], 1<<30)
+	f.talos.Recovered = func(address string, data []byte) {
+		recovered(address, data)
+		f.talos.GiveUp(f.addresses["cp3"])
+		f.talos.Hesitate(f.addresses["cp3"], 0)
+	}
+}
+
 // restoreVictim is a restore, killed at steps of one of its units.
 func restoreVictim(unit string, prepare func(f *fleet), names ...v1alpha1.OperationStep) victim {
 	var steps []kind.Step
@@ -153,6 +167,7 @@ func restoreVictim(unit string, prepare func(f *fleet), names ...v1alpha1.Operat
 				return f.snapshots.Script, "Take", "snapshot"
 			},
 			v1alpha1.ResettingStep: at("Reset"), v1alpha1.RecoveringStep: at("RecoverEtcd"), v1alpha1.BootstrappingStep: at("BootstrapEtcd"),
+			v1alpha1.RebootingStep:  at("Reboot"),
 			v1alpha1.RestartingStep: at("RestartService"),
 			v1alpha1.CleaningStep:   func(f *fleet) (*script.Script, string, string) { return f.kube.Script, "RemoveStale", "" },
 		},
@@ -174,6 +189,7 @@ var (
 	_ = addVictim("kind etcd-restore, wipe", restoreVictim("c-cp2", nil, "Resetting", "Preparing"))
 	_ = addVictim("kind etcd-restore, chosen", restoreVictim("c-cp1", nil, "Recovering", "Bootstrapping", "Verifying"))
 	_ = addVictim("kind etcd-restore, join", restoreVictim("c-cp3", func(f *fleet) { f.talos.Hesitate(f.addresses["cp3"], 20) }, "Joining"))
+	_ = addVictim("kind etcd-restore, join after a reboot", restoreVictim("c-cp3", (*fleet).givesUp, "Rebooting"))
 	_ = addVictim("kind etcd-restore, kubelet", restoreVictim("c-w1", nil, "Restarting"))
 	_ = addVictim("kind etcd-restore, absent", restoreVictim("c-w1", func(f *fleet) { f.talos.Silence(f.addresses["w1"], true) }, "Awaiting"))
 	_ = addVictim("kind etcd-restore, clean", restoreVictim("Clean", nil, "Cleaning"))
@@ -243,6 +259,22 @@ var _ = Describe("A restore", func() {
 		Expect(f.snapshots.Calls()).To(Equal([]string{"Take snapshot"}))
 	})
 
+	It("wipes nobody where a control plane has gone away since the check, and goes on when it is back", func(ctx SpecContext) {
+		f := newRestoreFleet(ctx, 3, 0)
+		stop := f.snapshots.HangBefore("Take", "snapshot")
+		f.startHub()
+		op := f.create(ctx, "op", restore("Take"))
+		Eventually(stop.Reached).Should(BeClosed())
+		f.talos.Silence(f.addresses["cp3"], true)
+		stop.Release()
+		Eventually(now(ctx, op)).Should(haveCondition("Progressing", metav1.ConditionFalse, "TargetReachable", And(
+			ContainSubstring("control plane c-cp3 does not answer"), ContainSubstring("delete talosmachine c-cp3"))))
+		Consistently(func() []string { return f.calls() }).Should(BeEmpty())
+		f.talos.Silence(f.addresses["cp3"], false)
+		Eventually(now(ctx, op)).Should(beCompleted())
+		f.expectRestored()
+	})
+
 	It("waits for a control plane that dies in the middle, and goes on without it once its TalosMachine is deleted", func(ctx SpecContext) {
 		f := newRestoreFleet(ctx, 3, 1)
 		recovered := f.talos.Recovered
@@ -292,6 +324,21 @@ var _ = Describe("A restore", func() {
 		Eventually(now(ctx, op)).Should(beCompleted())
 		Expect(f.calls("BootstrapEtcd")).To(Equal([]string{"BootstrapEtcd cp1", "BootstrapEtcd cp1"}))
 		Expect(f.calls("Reset")).To(Equal([]string{"Reset cp1"}))
+	})
+
+	It("goes on where everybody has waited for too long, and their etcd does not wait any more", func(ctx SpecContext) {
+		f := newRestoreFleet(ctx, 3, 0)
+		stop := f.talos.HangBefore("RecoverEtcd", f.addresses["cp1"])
+		f.startHub()
+		op := f.create(ctx, "op", restore("None"))
+		Eventually(stop.Reached).Should(BeClosed())
+		for _, name := range []string{"cp1", "cp2", "cp3"} {
+			f.talos.GiveUp(f.addresses[name])
+		}
+		stop.Release()
+		Eventually(now(ctx, op)).Should(beCompleted())
+		f.expectRestored()
+		Expect(f.calls("Reboot")).To(Equal([]string{"Reboot cp2", "Reboot cp3"}))
 	})
 
 	It("fails where etcd came up with something else", func(ctx SpecContext) {

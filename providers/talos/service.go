@@ -34,10 +34,12 @@ type Service struct {
 const stateRunning = "Running"
 
 // EtcdService is the service of the etcd member of a control plane, and StatePreparing its state while it has no data and waits for some: to join
-// the etcd of others, or to be told to begin one.
+// the etcd of others, or to be told to begin one. StateFailed is where it ends when it has waited for half an hour in vain, or could not begin:
+// Talos starts it no more before it is told to begin one, or boots.
 const (
 	EtcdService    = "etcd"
 	StatePreparing = "Preparing"
+	StateFailed    = "Failed"
 )
 
 func (c *connection) Services(ctx context.Context, address string) ([]Service, error) {

@@ -181,3 +181,30 @@ func TestRecoverEtcdInVain(t *testing.T) {
 	r.Expect(r.bootstrap(ctx, "cp-1")).To(Succeed())
 	r.ready("cp-1")
 }
+
+// An etcd that waits for too long fails. It takes a snapshot all the same, and begins with it when it is told to; where it is to join another
+// one, nothing but a boot helps.
+func TestRecoverEtcdThatHasGivenUp(t *testing.T) {
+	r, ctx := newRecovery(t, 2), within(t)
+	data := r.snapshot(ctx)
+	id := order(t, r.sim, 0, fault.EtcdGivesUp, "", fault.ParamDelay, "200ms")
+	for _, name := range []string{"cp-1", "cp-2"} {
+		r.Eventually(func() error {
+			return r.talos.ResetGeneric(r.at(ctx, name), &machineapi.ResetRequest{
+				Reboot: true, Mode: machineapi.ResetRequest_SYSTEM_DISK, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: "EPHEMERAL", Wipe: true}},
+			})
+		}).WithContext(ctx).Should(Succeed())
+	}
+	for _, name := range []string{"cp-1", "cp-2"} {
+		r.Eventually(func() string { return r.etcd(ctx, name) }).WithContext(ctx).Should(Equal("Failed"), name)
+	}
+	r.sim.Clear(id)
+	_, err := r.talos.EtcdRecover(r.at(ctx, "cp-1"), bytes.NewReader(data))
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(r.etcd(ctx, "cp-1")).To(Equal("Failed"), "it was told nothing yet")
+	r.Expect(r.bootstrap(ctx, "cp-1")).To(Succeed())
+	r.ready("cp-1")
+	r.Consistently(func() string { return r.etcd(ctx, "cp-2") }, "200ms").Should(Equal("Failed"), "it does not look for others any more")
+	_ = r.talos.Reboot(r.at(ctx, "cp-2")) // It may be down before its answer has arrived.
+	r.ready("cp-2")
+}

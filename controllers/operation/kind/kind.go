@@ -75,6 +75,9 @@ type Scope struct {
 	// Known are all machines of the target, and Approved those that the hub may touch, for stages that are about all of them.
 	Known, Approved []*v1alpha1.TalosMachine
 
+	// Units are the units of the operation, as its status has them.
+	Units []v1alpha1.UnitStatus
+
 	// TurnBack says that somebody has asked to turn the operation back, and that its plan does so.
 	TurnBack bool
 

@@ -60,8 +60,9 @@ type machine struct {
 	wiped     *talos.Reset
 
 	// prepares control planes have no etcd and wait for one; staged is the snapshot that they were sent. They join none before their etcd was
-	// asked for as many times as they hesitate.
+	// asked for as many times as they hesitate, or while they have given up.
 	prepares  bool
+	gaveUp    bool
 	hesitates int
 	staged    []byte
 }
@@ -308,6 +309,6 @@ func (m *machine) boot() {
 		name, version, _ := strings.Cut(m.installed[strings.LastIndex(m.installed, "/")+1:], ":")
 		m.facts.SchematicID, m.facts.Version = name, version
 	}
-	m.installed, m.fallsBack = "", false
+	m.installed, m.fallsBack, m.gaveUp = "", false, false
 	m.config.Active = m.config.Persistent
 }

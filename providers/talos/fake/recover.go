@@ -39,10 +39,17 @@ func (t *Talos) Hesitate(address string, looks int) {
 	t.join()
 }
 
+// GiveUp makes the etcd of a control plane give up waiting for others, if it waits, until it boots or is told to begin.
+func (t *Talos) GiveUp(address string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.machines[address].gaveUp = t.machines[address].prepares
+}
+
 // lookedFor notes that the etcd of a control plane was asked for that has none.
 func (t *Talos) lookedFor(m *machine) {
-	if m.hesitates > 0 && t.leader() >= firstRecovered {
-		m.hesitates--
+	if t.leader() >= firstRecovered {
+		m.hesitates = max(m.hesitates-1, 0)
 		t.join()
 	}
 }
@@ -61,7 +68,7 @@ func wipesEtcd(reset talos.Reset) bool {
 
 func (m *machine) loseEtcd() {
 	if m.etcd != nil {
-		m.prepares, m.staged = true, nil
+		m.prepares, m.gaveUp, m.staged = true, false, nil
 		m.etcd.Members, m.etcd.Leader = nil, 0
 	}
 }
@@ -79,7 +86,7 @@ func (t *Talos) join() {
 		}
 	}
 	for _, m := range t.machines {
-		if m.etcd != nil && m.prepares && m.hesitates == 0 && !m.silent {
+		if m.etcd != nil && m.prepares && m.hesitates == 0 && !m.silent && !m.gaveUp {
 			m.prepares = false
 			m.etcd.MemberID = firstRecovered + uint64(len(members))
 			m.etcd.Leader = leader
@@ -117,6 +124,9 @@ func (m *machine) serveEtcd(services []talos.Service) []talos.Service {
 	if m.prepares {
 		etcd = talos.Service{ID: talos.EtcdService, State: talos.StatePreparing}
 	}
+	if m.gaveUp {
+		etcd.State = talos.StateFailed
+	}
 	return append(services, etcd)
 }
 
@@ -143,7 +153,7 @@ func (c *client) BootstrapEtcd(ctx context.Context, address string, _ bool) erro
 		case m.staged == nil:
 			return status.Error(codes.Unknown, "no snapshot was sent")
 		}
-		m.prepares, data = false, m.staged
+		m.prepares, m.gaveUp, data = false, false, m.staged
 		m.etcd.MemberID, m.etcd.Leader = firstRecovered, firstRecovered
 		m.etcd.Members = []talos.EtcdMember{{ID: firstRecovered, Hostname: m.facts.NodeName, Started: true}}
 		c.join()

@@ -72,6 +72,12 @@ func publicKey(pair *crypto.PEMEncodedKey) (string, error) {
 	return sum(block.Bytes), nil
 }
 
+// Names that Talos gives to the keys of a machine config which does not name them.
+const (
+	secretboxName = "key2"
+	aescbcName    = "key1"
+)
+
 // encryption are the keys that encrypt Secrets in etcd. From Talos 1.14 on the configuration of the API server may be in the machine config
 // as it is; before, there is at most one key of each of two kinds, and Talos puts secretbox first.
 func encryption(c config.Provider) ([]v1alpha1.SnapshotEncryptionKey, error) {
@@ -82,11 +88,11 @@ func encryption(c config.Provider) ([]v1alpha1.SnapshotEncryptionKey, error) {
 	if c.Cluster() == nil {
 		return nil, nil
 	}
-	for _, one := range []struct{ provider, secret string }{
-		{"secretbox", c.Cluster().SecretboxEncryptionSecret()}, {"aescbc", c.Cluster().AESCBCEncryptionSecret()},
+	for _, one := range []struct{ provider, name, secret string }{
+		{"secretbox", secretboxName, c.Cluster().SecretboxEncryptionSecret()}, {"aescbc", aescbcName, c.Cluster().AESCBCEncryptionSecret()},
 	} {
 		if one.secret != "" {
-			keys = append(keys, v1alpha1.SnapshotEncryptionKey{Provider: one.provider, Fingerprint: secret(one.secret)})
+			keys = append(keys, v1alpha1.SnapshotEncryptionKey{Provider: one.provider, Name: one.name, Fingerprint: secret(one.secret)})
 		}
 	}
 	return keys, nil
@@ -141,6 +147,7 @@ func keysOf(provider string, settings json.RawMessage) []v1alpha1.SnapshotEncryp
 	}
 	var with struct {
 		Keys []struct {
+			Name   string `json:"name"`
 			Secret string `json:"secret"`
 		} `json:"keys"`
 	}
@@ -149,7 +156,7 @@ func keysOf(provider string, settings json.RawMessage) []v1alpha1.SnapshotEncryp
 	}
 	var keys []v1alpha1.SnapshotEncryptionKey
 	for _, key := range with.Keys {
-		keys = append(keys, v1alpha1.SnapshotEncryptionKey{Provider: provider, Fingerprint: secret(key.Secret)})
+		keys = append(keys, v1alpha1.SnapshotEncryptionKey{Provider: provider, Name: key.Name, Fingerprint: secret(key.Secret)})
 	}
 	return keys
 }

@@ -59,7 +59,7 @@ func TestKeysOfBothForms(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	want := v1alpha1.SnapshotKeys{
 		KubernetesCA: sum(ca.Bytes), ServiceAccount: sum(public.Bytes),
-		Encryption: []v1alpha1.SnapshotEncryptionKey{{Provider: "secretbox", Fingerprint: sum(decoded(t, bundle.Secrets.SecretboxEncryptionSecret))}},
+		Encryption: []v1alpha1.SnapshotEncryptionKey{{Provider: "secretbox", Name: "key2", Fingerprint: sum(decoded(t, bundle.Secrets.SecretboxEncryptionSecret))}},
 	}
 	for _, contract := range []*config.VersionContract{config.TalosVersion1_12, config.TalosVersion1_13, config.TalosVersion1_14} {
 		t.Run(contract.String(), func(t *testing.T) {
@@ -88,7 +88,9 @@ func TestEveryKeyThatMayHaveEncrypted(t *testing.T) {
 	keys, err := fingerprint.Keys([]byte(encryption))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(keys.Encryption).To(HaveLen(3))
-	g.Expect(keys.Encryption[:2]).To(Equal([]v1alpha1.SnapshotEncryptionKey{{Provider: "secretbox", Fingerprint: sum([]byte("new"))}, {Provider: "secretbox", Fingerprint: sum([]byte("old"))}}))
+	g.Expect(keys.Encryption[:2]).To(Equal([]v1alpha1.SnapshotEncryptionKey{
+		{Provider: "secretbox", Name: "new", Fingerprint: sum([]byte("new"))}, {Provider: "secretbox", Name: "old", Fingerprint: sum([]byte("old"))},
+	}))
 	g.Expect(keys.Encryption[2].Provider).To(Equal("kms"))
 }
 

@@ -36,6 +36,8 @@ const (
 	ConfigBreaksBoot = "config-breaks-boot"
 	// EtcdMissing keeps the etcd member of a machine that booted from running.
 	EtcdMissing = "etcd-missing"
+	// EtcdGivesUp ends the waiting of an etcd that has no data and finds none to join.
+	EtcdGivesUp = "etcd-gives-up"
 	// EtcdLearner makes an etcd member a learner.
 	EtcdLearner = "etcd-learner"
 	// EtcdAlarm raises an etcd alarm.
@@ -225,6 +227,12 @@ var Definitions = []Definition{
 		Summary:  "the etcd member of a machine that boots does not run",
 		Standing: true,
 		Params:   []Param{{Name: ParamMode, Default: "blocking", Values: []string{"blocking", "silent"}, Summary: "whether the machine waits for it, or says that it is ready"}},
+	},
+	{
+		Name:     EtcdGivesUp,
+		Summary:  "an etcd without data waits for others for a while, and then starts no more until the machine boots or is told to begin one",
+		Standing: true,
+		Params:   []Param{{Name: ParamDelay, Default: "30m", Summary: "for how long it waits"}},
 	},
 	{
 		Name:     EtcdLearner,

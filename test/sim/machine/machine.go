@@ -95,6 +95,8 @@ type State struct {
 	APIUp bool
 	// EtcdUp says that the machine's etcd member runs; always false on workers.
 	EtcdUp bool
+	// EtcdFailed says that the machine's etcd has waited for others for too long, and does not start before it is told to begin.
+	EtcdFailed bool
 	// KubeletReady says that the kubelet reports Ready.
 	KubeletReady bool
 	// KubeletRestarting says that somebody has restarted the kubelet, which is not back yet.
@@ -131,6 +133,7 @@ type Machine struct {
 	kubelet    kubeletRun
 	staticPods []*staticPod // In the order of component.StaticPods; none on workers.
 	starts     Starts
+	waiting    waiting
 	events     *EventLog
 	sequence   *sequence       // The one that runs, if any.
 	life       context.Context //nolint:containedctx // Ends when this boot ends; no call lasts as long.

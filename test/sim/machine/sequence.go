@@ -299,7 +299,7 @@ func (m *Machine) joinEtcd(s *sequence) bool {
 	case missing && m.env.Faults.WaitGone(s.ctx, fault.EtcdMissing, m.Site()) != nil:
 		return false
 	}
-	if timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.EtcdJoin) != nil || m.env.Etcd.Join(s.ctx, m.Name) != nil {
+	if timing.Sleep(s.ctx, m.env.Clock, m.env.Timings.EtcdJoin) != nil || m.awaitEtcd(s.ctx) != nil {
 		return false
 	}
 	return m.advance(s, func() { m.state.EtcdUp, m.starts.Etcd = true, m.env.Clock.Now() })
@@ -311,7 +311,7 @@ func (m *Machine) joinLate() {
 	m.mu.Lock()
 	life := m.life
 	m.mu.Unlock()
-	if m.env.Faults.WaitGone(life, fault.EtcdMissing, m.Site()) != nil || m.env.Etcd.Join(life, m.Name) != nil {
+	if m.env.Faults.WaitGone(life, fault.EtcdMissing, m.Site()) != nil || m.awaitEtcd(life) != nil {
 		return
 	}
 	m.mu.Lock()

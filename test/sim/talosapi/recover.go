@@ -35,7 +35,7 @@ func (machineService) EtcdRecover(stream grpc.ClientStreamingServer[common.Data,
 		}
 		snapshot.Write(message.GetBytes())
 	}
-	if err := n.Etcd().Recover(n.Name, snapshot.Bytes()); err != nil {
+	if !n.Upload(snapshot.Bytes()) && n.Etcd().Recover(n.Name, snapshot.Bytes()) != nil {
 		return status.Error(codes.FailedPrecondition, "etcd service is not ready for recovery yet")
 	}
 	return stream.SendAndClose(&machineapi.EtcdRecoverResponse{Messages: []*machineapi.EtcdRecover{{}}})
@@ -46,6 +46,9 @@ func (machineService) Bootstrap(ctx context.Context, req *machineapi.BootstrapRe
 	n, err := etcdNode(ctx, "bootstrap")
 	if err != nil {
 		return nil, err
+	}
+	if err := n.Wake(ctx); err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	if n.Etcd().Preparing(n.Name) {
 		if _, lost := n.cluster.Faults.Fire(fault.BootstrapLost, n.Site()); lost {

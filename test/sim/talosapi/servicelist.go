@@ -29,6 +29,7 @@ type service struct {
 	stopped time.Time // When somebody has stopped it to start it again; zero when it has started since.
 	checked bool      // It has a health check.
 	waits   bool      // It is preparing for longer than others do.
+	failed  bool      // It has waited for too long.
 }
 
 // systemServices lists them in order of their names. etcd and the kubelet follow the machine's state, the others just run.
@@ -42,7 +43,7 @@ func (n *node) systemServices() []service {
 		{id: "dashboard", started: starts.System},
 	}
 	if n.ControlPlane {
-		list = append(list, service{id: "etcd", started: starts.Etcd, checked: true, waits: n.Etcd().Preparing(n.Name)})
+		list = append(list, service{id: "etcd", started: starts.Etcd, checked: true, waits: n.Etcd().Preparing(n.Name), failed: state.EtcdFailed})
 	}
 	kubelet := service{id: kubeletService, started: starts.Kubelet, checked: true}
 	if state.KubeletRestarting {
@@ -86,6 +87,9 @@ func (s service) health() *machineapi.ServiceHealth {
 }
 
 func (s service) events() []*machineapi.ServiceEvent {
+	if s.started.IsZero() && s.failed {
+		return []*machineapi.ServiceEvent{{State: "Preparing", Msg: "Running pre state"}, {State: "Failed", Msg: "Failed to run pre stage: failed to join etcd"}}
+	}
 	if s.started.IsZero() && s.waits {
 		return []*machineapi.ServiceEvent{{State: "Preparing", Msg: "Running pre state"}}
 	}

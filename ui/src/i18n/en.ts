@@ -358,6 +358,7 @@ export const en = {
     HoldIgnored: 'Held machines are taken as well.',
     UnknownFacts: 'Not everything can be compared.',
     RawCopy: 'No hash.',
+    NewerKubernetes: 'A snapshot of a newer Kubernetes.',
     PendingWorkers: 'Some workers are left out.',
   },
   fleet: {

@@ -356,6 +356,7 @@ export const ja: Messages = {
     HoldIgnored: 'ホールド中のマシンも対象です。',
     UnknownFacts: '比較できないものがあります。',
     RawCopy: 'ハッシュがありません。',
+    NewerKubernetes: 'より新しい Kubernetes のスナップショットです。',
     PendingWorkers: '対象外のワーカーがあります。',
   },
   fleet: {

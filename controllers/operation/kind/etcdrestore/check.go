@@ -33,18 +33,33 @@ func checking(scope kind.Scope, unit kind.Unit, seen View) kind.Action {
 	case unit.Status.Step != "":
 		return kind.Action{Verdict: kind.Done, Message: unit.Status.Outcome.Message}
 	}
-	for _, controlPlane := range controlPlanes(scope) {
-		one := kind.Unit{Status: v1alpha1.UnitStatus{Name: controlPlane.Name}, Machine: controlPlane}
-		switch told := seen.Machines[controlPlane.Name]; {
-		case told.Trouble != "":
-			return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.TargetReachableGate, Message: fmt.Sprintf(
-				"control plane %s does not answer (%s): power it on; %s", controlPlane.Name, told.Trouble, deleteHelp(one))}
-		case told.UUID != controlPlane.Spec.UUID:
-			return kind.Action{Verdict: kind.Fail, Message: fmt.Sprintf(
-				"the machine at %s has UUID %q, and control plane %s has %q", controlPlane.Spec.Address, told.UUID, controlPlane.Name, controlPlane.Spec.UUID)}
-		}
+	if missing := unanswered(scope, seen); missing != nil {
+		return *missing
 	}
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.CheckingStep}
+}
+
+// unanswered says which control plane does not answer as itself; nil means that all of them do.
+func unanswered(scope kind.Scope, seen View) *kind.Action {
+	for _, controlPlane := range controlPlanes(scope) {
+		one := kind.Unit{Status: v1alpha1.UnitStatus{Name: controlPlane.Name}, Machine: controlPlane}
+		told, asked := seen.Machines[controlPlane.Name]
+		if asked && told.Trouble == "" && told.UUID == controlPlane.Spec.UUID {
+			continue
+		}
+		switch {
+		case !asked:
+			told.Trouble = "it was not asked yet"
+		case told.Trouble == "" && told.UUID == "":
+			told.Trouble = "it tells no UUID yet"
+		case told.Trouble == "":
+			return &kind.Action{Verdict: kind.Fail, Message: fmt.Sprintf(
+				"the machine at %s has UUID %q, and control plane %s has %q", controlPlane.Spec.Address, told.UUID, controlPlane.Name, controlPlane.Spec.UUID)}
+		}
+		return &kind.Action{Verdict: kind.Wait, Reason: v1alpha1.TargetReachableGate, Message: fmt.Sprintf(
+			"control plane %s does not answer (%s): power it on; %s", controlPlane.Name, told.Trouble, deleteHelp(one))}
+	}
+	return nil
 }
 
 // snapshotting stores what runs. An etcd that cannot serve is no reason to go on without: who wants that says so.
@@ -111,7 +126,17 @@ func (e *Executor) check(ctx context.Context, scope kind.Scope) (kind.Outcome, e
 		return kind.Outcome{}, err
 	}
 	return kind.Outcome{Message: fmt.Sprintf("%d bytes, revision %d of etcd %s, taken at %s: whole, and made for these control planes",
-		contents.SizeBytes, contents.Revision, contents.EtcdVersion, contents.TakenTime.UTC().Format(time.RFC3339))}, nil
+		contents.SizeBytes, contents.Revision, contents.EtcdVersion, contents.TakenTime.UTC().Format(time.RFC3339)) + rotated(contents, has)}, nil
+}
+
+// rotated says, for people, that the Kubernetes CA of a control plane is another one by now.
+func rotated(contents *v1alpha1.SnapshotContents, has map[string]found) string {
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		if old := otherKey("the Kubernetes CA", contents.Keys.KubernetesCA, has[name].Keys.KubernetesCA); old != "" {
+			return "; " + name + ": " + old + ": it was rotated since, and stays as it is"
+		}
+	}
+	return ""
 }
 
 // ask asks a control plane for what the snapshot is held against.
@@ -170,7 +195,7 @@ func compare(contents *v1alpha1.SnapshotContents, has map[string]found) []string
 	for _, name := range slices.Sorted(maps.Keys(has)) {
 		for _, objection := range []string{
 			initMachine(has[name]), newerEtcd(contents.EtcdVersion, has[name].Etcd),
-			otherKey("the Kubernetes CA", contents.Keys.KubernetesCA, has[name].Keys.KubernetesCA),
+			otherCluster(contents.Keys, has[name].Keys),
 			otherKey("the key of service accounts", contents.Keys.ServiceAccount, has[name].Keys.ServiceAccount),
 			missingKey(contents.Keys.Encryption, has[name].Keys.Encryption),
 		} {
@@ -219,14 +244,44 @@ func otherKey(what, snapshot, has string) string {
 	return fmt.Sprintf("%s is another one than that of the snapshot (fingerprint %s, want %s)", what, short(has), short(snapshot))
 }
 
-// missingKey refuses a control plane that could not read Secrets of the snapshot. Keys that it has beyond that do no harm.
+// otherCluster refuses a control plane with another Kubernetes CA than that of the snapshot. The CA is in the machine config alone, and may have
+// been rotated since: the same key of service accounts proves that it is the same cluster.
+func otherCluster(snapshot, has v1alpha1.SnapshotKeys) string {
+	if snapshot.ServiceAccount != "" && snapshot.ServiceAccount == has.ServiceAccount {
+		return ""
+	}
+	return otherKey("the Kubernetes CA", snapshot.KubernetesCA, has.KubernetesCA)
+}
+
+// missingKey refuses a control plane that could not read Secrets of the snapshot. Keys that it has beyond that do no harm. What a key has
+// encrypted names it, so that the same key under another name is of no use.
 func missingKey(snapshot, has []v1alpha1.SnapshotEncryptionKey) string {
 	for _, key := range snapshot {
-		if !slices.Contains(has, key) {
-			return fmt.Sprintf("the %s key %s, which encrypts Secrets of the snapshot, is not in the machine config", key.Provider, short(key.Fingerprint))
+		named, other := false, ""
+		for _, own := range has {
+			if own.Provider == key.Provider && own.Fingerprint == key.Fingerprint {
+				named, other = named || own.Name == key.Name || own.Name == "" || key.Name == "", own.Name
+			}
+		}
+		switch {
+		case named:
+		case other != "":
+			return fmt.Sprintf("the %s key %s, which encrypts Secrets of the snapshot, is named %q in the machine config, and they are read only under its name %q",
+				key.Provider, short(key.Fingerprint), other, key.Name)
+		default:
+			return fmt.Sprintf("the %s key %s%s, which encrypts Secrets of the snapshot, is not in the machine config",
+				key.Provider, short(key.Fingerprint), called(key.Name))
 		}
 	}
 	return ""
+}
+
+// called is the name of a key in brackets, where it is known.
+func called(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (name %q)", name)
 }
 
 // short is a fingerprint as people can compare it.

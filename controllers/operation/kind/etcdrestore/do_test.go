@@ -63,6 +63,12 @@ func (s *storage) Take(ctx context.Context, _ target.Target, g guard.Func, name 
 
 const config = "version: v1alpha1\nmachine:\n  type: controlplane\ncluster:\n  secretboxEncryptionSecret: c2VjcmV0\n"
 
+// named is a machine config that has the key of the others under a name.
+func named(name string) string {
+	return "version: v1alpha1\nmachine:\n  type: controlplane\n---\napiVersion: v1alpha1\nkind: KubeEtcdEncryptionConfig\nconfig:\n  resources:\n    - resources: [secrets]\n" +
+		"      providers:\n        - secretbox: {keys: [{name: new, secret: bmV3}, {name: " + name + ", secret: c2VjcmV0}]}\n"
+}
+
 // world is the cluster of the tables, with fakes in place of its APIs, and a snapshot of it.
 func world(t *testing.T) (*Executor, *talosfake.Talos, *kubefake.Kube, *storage, kind.Scope) {
 	t.Helper()
@@ -118,6 +124,16 @@ func TestCaseI3Check(t *testing.T) {
 		"another key on one of them": {func(t *talosfake.Talos, _ *storage) {
 			t.Configure("at-cp-2", talos.Config{Active: []byte("version: v1alpha1\nmachine:\n  type: controlplane\ncluster:\n  secretboxEncryptionSecret: b3RoZXI=\n")})
 		}, "c1-cp-2: the secretbox key "},
+		"the key under another name": {func(t *talosfake.Talos, _ *storage) {
+			t.Configure("at-cp-2", talos.Config{Active: []byte(named("old"))})
+		}, `c1-cp-2: the secretbox key 2bb80d537b1d, which encrypts Secrets of the snapshot, is named "old" in the machine config, and they are read only under its name "key2"`},
+		"the key under its name in another form": {func(t *talosfake.Talos, _ *storage) {
+			t.Configure("at-cp-2", talos.Config{Active: []byte(named("key2"))})
+		}, ""},
+		"a snapshot that does not tell the name": {func(t *talosfake.Talos, s *storage) {
+			t.Configure("at-cp-2", talos.Config{Active: []byte(named("old"))})
+			s.snapshot.Spec.Contents.Keys.Encryption[0].Name = ""
+		}, ""},
 		"a machine of type init": {func(t *talosfake.Talos, _ *storage) {
 			t.Configure("at-cp-3", talos.Config{Active: []byte("version: v1alpha1\nmachine:\n  type: init\ncluster:\n  secretboxEncryptionSecret: c2VjcmV0\n")})
 		}, "c1-cp-3: machine.type is init"},
@@ -154,6 +170,12 @@ func TestCompareWithoutFacts(t *testing.T) {
 	g.Expect(compare(&v1alpha1.SnapshotContents{}, map[string]found{"cp-1": {}, "cp-2": {Etcd: "3.6"}})).To(BeEmpty())
 	g.Expect(compare(&v1alpha1.SnapshotContents{EtcdVersion: "3.6.4"}, map[string]found{"cp-1": {}})).To(ConsistOf(
 		"cp-1: the snapshot is of etcd 3.6.4, and which etcd runs there is not known"))
+	was := &v1alpha1.SnapshotContents{Keys: v1alpha1.SnapshotKeys{KubernetesCA: "old-ca", ServiceAccount: "sa"}}
+	g.Expect(compare(was, map[string]found{"cp-1": {Keys: v1alpha1.SnapshotKeys{KubernetesCA: "new-ca", ServiceAccount: "sa"}}})).To(BeEmpty(), "the CA was rotated since")
+	g.Expect(compare(was, map[string]found{"cp-1": {Keys: v1alpha1.SnapshotKeys{KubernetesCA: "new-ca", ServiceAccount: "other"}}})).To(HaveLen(2), "it is another cluster")
+	g.Expect(rotated(was, map[string]found{"cp-1": {Keys: was.Keys}, "cp-2": {Keys: v1alpha1.SnapshotKeys{KubernetesCA: "new-ca", ServiceAccount: "sa"}}})).To(Equal(
+		"; cp-2: the Kubernetes CA is another one than that of the snapshot (fingerprint new-ca, want old-ca): it was rotated since, and stays as it is"))
+	g.Expect(rotated(was, map[string]found{"cp-1": {Keys: was.Keys}})).To(BeEmpty())
 	_, _, err := read([]byte("version: v1alpha1\nmachine: [s3cret]\n"))
 	g.Expect(err).To(MatchError("the machine config cannot be read"))
 	_, pinned, err := read([]byte("version: v1alpha1\nmachine:\n  type: controlplane\ncluster:\n  etcd:\n    image: registry.k8s.io/etcd:v3.6.11\n"))
@@ -251,6 +273,42 @@ func TestCaseI1I5BootstrapThatIsForgotten(t *testing.T) {
 	g.Expect(err).To(MatchError(context.Canceled))
 }
 
+// An etcd that has waited for too long takes the snapshot and begins as one that waits does.
+func TestRecoverAfterEtcdHasGivenUp(t *testing.T) {
+	g := NewWithT(t)
+	e, machines, _, _, s := world(t)
+	for _, address := range []string{"at-cp-1", "at-cp-2", "at-cp-3"} {
+		machines.LoseEtcd(address)
+		machines.GiveUp(address)
+	}
+	own, ok := e.Observe(t.Context(), s, of("cp-1", "Recover", "")).Own.(View)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(own.Others).To(BeEmpty(), "none of them has an etcd")
+	machines.LoseEtcd("at-cp-1")
+	g.Expect(e.Observe(t.Context(), s, of("cp-1", "Wipe", "Preparing")).Own).To(HaveField("Others", HaveLen(2)), "they are wiped once more")
+	machines.GiveUp("at-cp-1")
+	for _, step := range []v1alpha1.OperationStep{"Recovering", "Bootstrapping"} {
+		_, err := e.Do(t.Context(), s, of("cp-1", "Recover", step), step)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	_, err := e.Do(t.Context(), s, of("cp-2", "Join", "Rebooting", booted("cp-2-boot-0")), "Rebooting")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(machines.Calls()).To(Equal([]string{"RecoverEtcd at-cp-1", "BootstrapEtcd at-cp-1", "Reboot at-cp-2"}))
+	g.Expect(own.gaveUp()).To(BeTrue())
+}
+
+// An etcd that was told to begin and cannot is no etcd that has begun.
+func TestBootstrapThatFails(t *testing.T) {
+	g := NewWithT(t)
+	_, machines, api, kept, s := world(t)
+	machines.LoseEtcd("at-cp-1")
+	machines.GiveUp("at-cp-1")
+	e := New(forgetful{machines}, api, kept, kept)
+	_, err := e.Do(t.Context(), s, of("cp-1", "Recover", "Bootstrapping"), "Bootstrapping")
+	g.Expect(err).To(MatchError("service etcd at at-cp-1 is Failed; why: talosctl -n at-cp-1 service etcd"))
+	g.Expect(e.Classify(err)).To(BeEquivalentTo("Permanent"), "it is sent the snapshot anew when somebody has mended that")
+}
+
 // Case I4: what remembers another time is restarted, or goes.
 func TestCaseI4KubeletAndCleaning(t *testing.T) {
 	g := NewWithT(t)
@@ -283,7 +341,7 @@ func TestCaseI4KubeletAndCleaning(t *testing.T) {
 // What each stage looks at.
 func TestObserve(t *testing.T) {
 	g := NewWithT(t)
-	e, machines, api, _, s := world(t)
+	e, machines, api, kept, s := world(t)
 	machines.Silence("at-cp-2", true)
 	view := func(unit kind.Unit) View {
 		own, ok := e.Observe(t.Context(), s, unit).Own.(View)
@@ -297,6 +355,11 @@ func TestObserve(t *testing.T) {
 	g.Expect(view(of("cp-1", "Wipe", "")).Volumes).To(HaveLen(3))
 	g.Expect(view(of("cp-2", "Wipe", ""))).To(Equal(View{Trouble: "no answer"}))
 	g.Expect(view(of("cp-1", "Wipe", "")).Wanted).To(BeZero())
+	g.Expect(view(of("cp-1", "Wipe", "")).Machines).To(HaveLen(3))
+	g.Expect(view(of("cp-1", "Wipe", "")).Machines["c1-cp-2"].Trouble).To(Equal("no answer"))
+	kept.snapshot.Spec.Contents.EtcdVersion = "3.7.0"
+	g.Expect(view(of("cp-1", "Wipe", "")).Machines["c1-cp-3"].Objections).To(ConsistOf(HavePrefix("c1-cp-3: the snapshot is of etcd 3.7.0")))
+	g.Expect(view(of("cp-1", "Wipe", "Preparing")).Machines).To(BeNil(), "nobody asks any more")
 	api.SetRevision(99)
 	g.Expect(view(of("cp-1", "Recover", "Verifying"))).To(And(HaveField("Wanted", BeEquivalentTo(12)), HaveField("Revision", BeEquivalentTo(12))), "later ones say no more")
 	api.SetRevision(3)

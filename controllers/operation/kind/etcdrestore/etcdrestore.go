@@ -62,6 +62,7 @@ func (e *Executor) Steps() []kind.Step {
 		{Name: v1alpha1.BootstrappingStep, Repeat: kind.Safe, Timeout: 30 * time.Minute},
 		{Name: v1alpha1.VerifyingStep, Waits: true, Timeout: 30 * time.Minute},
 		{Name: v1alpha1.JoiningStep, Waits: true, Timeout: 30 * time.Minute},
+		{Name: v1alpha1.RebootingStep, Repeat: kind.BootIDGuarded, Gated: true, Timeout: 15 * time.Minute},
 		{Name: v1alpha1.AwaitingStep, Waits: true, Timeout: 15 * time.Minute},
 		{Name: v1alpha1.RestartingStep, Repeat: kind.BootIDGuarded, Timeout: 5 * time.Minute},
 		{Name: v1alpha1.CleaningStep, Repeat: kind.Safe, Records: true, Cancel: true, Timeout: 10 * time.Minute},
@@ -77,11 +78,11 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 	case restoreplan.SnapshotStage:
 		return snapshotting(scope, unit, own)
 	case restoreplan.WipeStage:
-		return wiping(unit, seen, own)
+		return wiping(scope, unit, seen, own)
 	case restoreplan.RecoverStage:
 		return recovering(scope, unit, seen, own)
 	case restoreplan.JoinStage:
-		return joining(unit, seen)
+		return joining(unit, seen, own)
 	case restoreplan.KubeletsStage:
 		return e.restarting(unit, seen, own)
 	case restoreplan.CleanStage:
@@ -132,6 +133,8 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 		return e.send(ctx, scope, unit)
 	case v1alpha1.BootstrappingStep:
 		return e.bootstrap(ctx, scope, unit)
+	case v1alpha1.RebootingStep:
+		return e.sequence.Do(ctx, scope, unit, step)
 	case v1alpha1.RestartingStep:
 		return kind.Outcome{}, e.restartKubelet(ctx, scope, unit)
 	case v1alpha1.CleaningStep:
@@ -149,8 +152,9 @@ func (e *Executor) Undo(context.Context, kind.Scope, kind.Unit, v1alpha1.Operati
 func (e *Executor) Classify(err error) v1alpha1.ErrorClass {
 	var finding *FindingError
 	var early *earlyError
+	var notBegun *notBegunError
 	switch {
-	case errors.As(err, &finding), errors.Is(err, kind.ErrUnusable), errors.Is(err, kind.ErrNotStored):
+	case errors.As(err, &finding), errors.As(err, &notBegun), errors.Is(err, kind.ErrUnusable), errors.Is(err, kind.ErrNotStored):
 		return v1alpha1.ErrorPermanent
 	case errors.As(err, &early):
 		return v1alpha1.ErrorRetryable
@@ -164,6 +168,12 @@ type FindingError struct{ Found string }
 // Error says what was found.
 func (e *FindingError) Error() string { return e.Found }
 
+// notBegunError says that etcd was told to begin and could not.
+type notBegunError struct{ found string }
+
+// Error says what was found.
+func (e *notBegunError) Error() string { return e.found }
+
 // earlyError wraps the answer of a machine that is not as far yet as it will be.
 type earlyError struct{ error }
 
@@ -176,6 +186,11 @@ func unlessEarly(err error) error {
 		return &earlyError{err}
 	}
 	return err
+}
+
+// serviceHelp is the command that tells why service etcd is not what it should be.
+func serviceHelp(unit kind.Unit) string {
+	return fmt.Sprintf("talosctl -n %s service etcd", unit.Machine.Spec.Address)
 }
 
 // deleteHelp says how an operation goes on without a machine that is lost.

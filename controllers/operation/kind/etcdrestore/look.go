@@ -4,6 +4,7 @@ package etcdrestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +21,7 @@ import (
 
 // View is what the kind looks at beyond what every kind does, as far as a stage needs it. Two of the same state are deeply equal.
 type View struct {
-	// Machines are the control planes, by name, for the check.
+	// Machines are the control planes, by name, for the check and before the first wipe.
 	Machines map[string]Machine
 
 	// Target is what gates look at: Nodes, and what each etcd member tells.
@@ -52,6 +53,9 @@ type View struct {
 type Machine struct {
 	UUID, Stage string
 	Trouble     string
+
+	// Objections are what of it does not fit the snapshot, where that is looked at.
+	Objections []string
 }
 
 // Observe implements kind.Executor.
@@ -96,13 +100,55 @@ func (e *Executor) lookAtOne(ctx context.Context, scope kind.Scope, unit kind.Un
 	if err != nil {
 		return View{Trouble: talos.Trouble(err)}
 	}
-	if own.prepares() && (unit.Status.Stage == restoreplan.WipeStage || unit.Status.Stage == restoreplan.RecoverStage && unit.Status.Step == "") {
-		own.Others = lookAtOthers(ctx, reader, scope, unit)
-	}
+	e.lookAround(ctx, reader, scope, unit, &own)
 	if unit.Status.Stage == restoreplan.RecoverStage && own.service(talos.EtcdService).State == stateRunning {
 		e.revisions(ctx, scope, &own)
 	}
 	return own
+}
+
+// lookAround looks at the other control planes, where those decide what comes next for the unit's machine.
+func (e *Executor) lookAround(ctx context.Context, reader talos.Reader, scope kind.Scope, unit kind.Unit, own *View) {
+	begins := unit.Status.Step == ""
+	switch unit.Status.Stage {
+	case restoreplan.WipeStage:
+		if begins && !wipeBegun(scope) {
+			own.Machines, own.WantedTrouble = e.confirm(ctx, reader, scope)
+		}
+		if own.prepares() {
+			own.Others = lookAtOthers(ctx, reader, scope, unit, talos.StatePreparing)
+		}
+	case restoreplan.RecoverStage:
+		if begins && (own.prepares() || own.gaveUp()) {
+			own.Others = lookAtOthers(ctx, reader, scope, unit, talos.StatePreparing, talos.StateFailed) // They were seen to have none in Wipe.
+		}
+	}
+}
+
+// confirm looks at every control plane as the check has done. What is stored was read to its end then.
+func (e *Executor) confirm(ctx context.Context, reader talos.Reader, scope kind.Scope) (seen map[string]Machine, trouble string) {
+	snapshot, err := e.stored.Find(ctx, scope.Cluster, scope.Spec.EtcdRestore.SnapshotName)
+	if err != nil {
+		return nil, err.Error()
+	}
+	seen = e.lookAtControlPlanes(ctx, scope)
+	for _, machine := range controlPlanes(scope) {
+		told := seen[machine.Name]
+		if told.Trouble != "" || told.UUID != machine.Spec.UUID {
+			continue
+		}
+		var finding *FindingError
+		switch has, err := ask(ctx, reader, machine.Spec.Address); {
+		case errors.As(err, &finding):
+			told.Objections = []string{machine.Name + ": " + finding.Found}
+		case err != nil:
+			told.Trouble = talos.Trouble(err)
+		default:
+			told.Objections = compare(snapshot.Spec.Contents, map[string]found{machine.Name: has})
+		}
+		seen[machine.Name] = told
+	}
+	return seen, ""
 }
 
 // lookAtControlPlanes asks every control plane who it is.
@@ -132,8 +178,8 @@ func (e *Executor) lookAtControlPlanes(ctx context.Context, scope kind.Scope) ma
 	return seen
 }
 
-// lookAtOthers asks every other control plane for the state of its etcd.
-func lookAtOthers(ctx context.Context, reader talos.Reader, scope kind.Scope, unit kind.Unit) map[string]string {
+// lookAtOthers asks every other control plane for the state of its etcd, and returns those that are in none of the states of one without data.
+func lookAtOthers(ctx context.Context, reader talos.Reader, scope kind.Scope, unit kind.Unit, without ...string) map[string]string {
 	others := slices.DeleteFunc(controlPlanes(scope), func(m *v1alpha1.TalosMachine) bool { return m.Name == unit.Status.Name })
 	states := make([]string, len(others))
 	var group sync.WaitGroup
@@ -149,7 +195,7 @@ func lookAtOthers(ctx context.Context, reader talos.Reader, scope kind.Scope, un
 	group.Wait()
 	found := map[string]string{}
 	for i, machine := range others {
-		if states[i] != talos.StatePreparing {
+		if !slices.Contains(without, states[i]) {
 			found[machine.Name] = states[i]
 		}
 	}
@@ -212,3 +258,6 @@ func (v View) service(id string) talos.Service {
 
 // prepares says whether the machine has no etcd and waits for one.
 func (v View) prepares() bool { return v.service(talos.EtcdService).State == talos.StatePreparing }
+
+// gaveUp says whether the machine's etcd has waited for too long, or could not begin. Nothing but a boot, or to be told to begin, starts it again.
+func (v View) gaveUp() bool { return v.service(talos.EtcdService).State == talos.StateFailed }

@@ -85,6 +85,7 @@ func at(machine, boot, etcd string, changes ...func(*kind.Observation, *View)) k
 		Services: []talos.Service{{ID: "kubelet", State: "Running", Running: true, Healthy: true, Checked: true, Started: noon}, {ID: "etcd", State: etcd, Running: etcd == "Running"}},
 		Volumes:  []talos.Volume{{ID: "EPHEMERAL", Partition: true}, {ID: "STATE", Partition: true}, {ID: "ETCD"}},
 	}
+	own.Machines = answers(nil).Machines
 	seen := kind.Observation{Talos: talos.Machine{BootID: boot, UUID: "uuid-" + machine, NodeName: machine, Stage: "running", Ready: true}}
 	if etcd == "Running" {
 		seen.Etcd = &talos.Etcd{MemberID: 7, Leader: 7, Members: []talos.EtcdMember{{ID: 7, Started: true}}}
@@ -112,6 +113,20 @@ func others(_ *kind.Observation, own *View) {
 }
 
 func noEtcd(seen *kind.Observation, _ *View) { seen.Etcd, seen.EtcdTrouble = nil, "no answer" }
+
+// told is another control plane than all is well with.
+func told(name string, is Machine) func(*kind.Observation, *View) {
+	return func(_ *kind.Observation, own *View) { own.Machines[name] = is }
+}
+
+// rebooted is a machine that was rebooted so many times, since its etcd had given up.
+func rebooted(times int) func(*v1alpha1.UnitStatus) {
+	return func(u *v1alpha1.UnitStatus) {
+		for range times {
+			u.Steps = append(u.Steps, v1alpha1.StepRecord{Stage: "Join", Step: "Rebooting"}, v1alpha1.StepRecord{Stage: "Join", Step: "Joining"})
+		}
+	}
+}
 
 // asked is a machine that was asked to wipe itself so many times.
 func asked(times int) func(*v1alpha1.UnitStatus) {
@@ -177,6 +192,18 @@ func TestNextOfControlPlanes(t *testing.T) {
 		"it has joined the others again":   {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(1)), at("cp-1", "b2", "Running"), call("Resetting", with("b2", "cp-1"))},
 		"it has, and they are gone":        {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(2)), at("cp-1", "b2", "Running", noEtcd), call("Resetting", with("b2", "cp-1"))},
 		"it does so each time":             {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(3)), at("cp-1", "b2", "Running"), kind.Action{Verdict: kind.Fail, RetryStep: "Resetting", Message: "it was wiped 3 times, and runs an etcd each time: it was not wiped, or joins a control plane that the hub does not know"}},
+		"it has given up":                  {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(2)), at("cp-1", "b2", "Failed"), call("Resetting", with("b2", "cp-1"))},
+		"it gives up each time":            {of("cp-1", "Wipe", "Preparing", booted("b1"), asked(3)), at("cp-1", "b2", "Failed"), kind.Action{Verdict: kind.Fail, RetryStep: "Resetting", Message: "it was wiped 3 times, and service etcd is Failed again; why: talosctl -n at-cp-1 service etcd"}},
+		"told, and it cannot":              {of("cp-1", "Recover", "Verifying", booted("b2")), at("cp-1", "b2", "Failed"), kind.Action{Verdict: kind.Fail, RetryStep: "Recovering", Message: "etcd has not begun: service etcd is Failed; why: talosctl -n at-cp-1 service etcd"}},
+		"told, rebooted, and given up":     {of("cp-1", "Recover", "Verifying", booted("b2")), at("cp-1", "b3", "Failed"), call("Recovering")},
+		"join, given up":                   {of("cp-2", "Join", ""), at("cp-2", "b2", "Failed"), call("Rebooting", with("b2", "cp-2"))},
+		"join, given up meanwhile":         {of("cp-2", "Join", "Joining", rebooted(2)), at("cp-2", "b2", "Failed"), call("Rebooting", with("b2", "cp-2"))},
+		"join, gives up each time":         {of("cp-2", "Join", "Joining", rebooted(3)), at("cp-2", "b2", "Failed"), kind.Action{Verdict: kind.Fail, RetryStep: "Rebooting", Message: "it was rebooted 3 times, and service etcd is Failed again; why: talosctl -n at-cp-2 service etcd"}},
+		"join, reboots":                    {of("cp-2", "Join", "Rebooting", booted("b2"), succeeded), at("cp-2", "", "", silent), waits("waiting for another boot ID: no answer" + lost + "cp-2")},
+		"join, rebooted":                   {of("cp-2", "Join", "Rebooting", booted("b2"), succeeded), at("cp-2", "b3", "Preparing"), waitsIn("Joining", "waiting until it has come up as far as etcd")},
+		"join, reboot refused":             {of("cp-2", "Join", "Rebooting", booted("b2"), failed("Permanent")), at("cp-2", "b2", "Failed"), kind.Action{Verdict: kind.Fail, Message: "Rebooting failed: no"}},
+		"join, reboot retried":             {of("cp-2", "Join", "Rebooting"), at("cp-2", "b2", "Failed"), call("Rebooting", with("b2", "cp-2"))},
+		"recover, begin, given up":         {of("cp-1", "Recover", ""), at("cp-1", "b2", "Failed"), call("Recovering")},
 		"recover, begin":                   {of("cp-1", "Recover", ""), at("cp-1", "b2", "Preparing"), call("Recovering")},
 		"recover, beside another etcd":     {of("cp-1", "Recover", ""), at("cp-1", "b2", "Preparing", others), stands("EtcdHealthy", `etcd begins where no other one is: service etcd of c1-cp-2 is "Running", service etcd of c1-cp-3 is "no answer"`)},
 		"recover, no answer":               {of("cp-1", "Recover", ""), at("cp-1", "", "", silent), stands("TargetReachable", "control plane c1-cp-1, with which etcd begins, does not answer: no answer"+lost+"cp-1")},
@@ -319,6 +346,38 @@ func TestSettle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(New(nil, nil, nil, nil).Settle(scope(), row.unit, row.seen)).To(Equal(row.want))
+		})
+	}
+}
+
+// Nobody is wiped before every control plane has been looked at once more: a safety snapshot may have come in between, or a pause.
+func TestNobodyIsWipedBeforeAllHaveAnswered(t *testing.T) {
+	begin := of("cp-1", "Wipe", "")
+	for name, row := range map[string]struct {
+		change func(*kind.Observation, *View)
+		begun  bool
+		want   kind.Action
+	}{
+		"all answer": {change: func(*kind.Observation, *View) {}, want: call("Resetting", with("b1", "cp-1"))},
+		"one has gone away": {change: told("c1-cp-3", Machine{Trouble: "no answer"}),
+			want: stands("TargetReachable", "control plane c1-cp-3 does not answer (no answer): power it on"+lost+"cp-3")},
+		"one is booting": {change: told("c1-cp-3", Machine{}),
+			want: stands("TargetReachable", "control plane c1-cp-3 does not answer (it tells no UUID yet): power it on"+lost+"cp-3")},
+		"one has come since": {change: func(_ *kind.Observation, own *View) { delete(own.Machines, "c1-cp-3") },
+			want: stands("TargetReachable", "control plane c1-cp-3 does not answer (it was not asked yet): power it on"+lost+"cp-3")},
+		"one is another": {change: told("c1-cp-3", Machine{UUID: "x"}),
+			want: kind.Action{Verdict: kind.Fail, Message: `the machine at at-cp-3 has UUID "x", and control plane c1-cp-3 has "uuid-cp-3"`}},
+		"one has another key by now": {change: told("c1-cp-3", Machine{UUID: "uuid-cp-3", Objections: []string{"c1-cp-3: no"}}),
+			want: kind.Action{Verdict: kind.Fail, Message: "nothing was wiped, since things have changed since the check: c1-cp-3: no"}},
+		"nobody can tell of the snapshot": {change: func(_ *kind.Observation, own *View) { own.WantedTrouble = "no" }, want: waits("waiting for the facts of the snapshot: no")},
+		"another one is wiped already":    {change: told("c1-cp-3", Machine{Trouble: "no answer"}), begun: true, want: call("Resetting", with("b1", "cp-1"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := scope()
+			if row.begun {
+				s.Units = []v1alpha1.UnitStatus{{Name: "c1-cp-3", Steps: []v1alpha1.StepRecord{{Stage: "Wipe", Step: "Resetting"}}}}
+			}
+			NewWithT(t).Expect(New(nil, nil, nil, nil).Next(s, begin, at("cp-1", "b1", "Running", row.change))).To(Equal(row.want))
 		})
 	}
 }

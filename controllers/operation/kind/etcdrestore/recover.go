@@ -47,8 +47,11 @@ func begun(unit kind.Unit, seen kind.Observation, own View) kind.Action {
 	switch missing := reboot.NotBackInEtcd(seen); {
 	case own.Trouble != "":
 		wait.Message = "waiting for the Talos API: " + own.Trouble
-	case own.prepares() && seen.Talos.BootID != unit.Status.PreRebootBootID:
+	case (own.prepares() || own.gaveUp()) && seen.Talos.BootID != unit.Status.PreRebootBootID:
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.RecoveringStep}
+	case own.gaveUp():
+		return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.RecoveringStep, Message: fmt.Sprintf(
+			"etcd has not begun: service etcd is %s; why: %s", talos.StateFailed, serviceHelp(unit))}
 	case missing != "":
 		wait.Message = missing
 	case own.WantedTrouble != "":
@@ -69,8 +72,21 @@ func wrongRevision(own View) string {
 	return fmt.Sprintf("etcd is at revision %d, and the snapshot holds %d: it has not begun with the snapshot", own.Revision, own.Wanted)
 }
 
-// joining waits for another control plane. It joins by itself; told to begin an etcd, it would begin a second cluster.
-func joining(unit kind.Unit, seen kind.Observation) kind.Action {
+// restarts is how often a control plane is rebooted whose etcd has given up, before people are asked.
+const restarts = 3
+
+func askForReboot(unit kind.Unit, seen kind.Observation) kind.Action {
+	return kind.Action{
+		Verdict: kind.Call, Step: v1alpha1.RebootingStep, PreRebootBootID: seen.Talos.BootID, NodeName: unit.Machine.Status.NodeName,
+	}
+}
+
+// joining waits for another control plane. It joins by itself; told to begin an etcd, it would begin a second cluster. One whose etcd has given
+// up while there was none to join is rebooted: Talos lets nobody restart that service.
+func joining(unit kind.Unit, seen kind.Observation, own View) kind.Action {
+	if unit.Status.Step == v1alpha1.RebootingStep {
+		return booting(unit, seen, v1alpha1.JoiningStep, askForReboot)
+	}
 	if seen.TalosTrouble != "" {
 		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.TargetReachableGate, Message: fmt.Sprintf(
 			"control plane %s does not answer: %s; %s", unit.Status.Name, seen.TalosTrouble, deleteHelp(unit))}
@@ -82,6 +98,11 @@ func joining(unit kind.Unit, seen kind.Observation) kind.Action {
 	switch missing := reboot.NotBackInEtcd(seen); {
 	case unit.FailedForGood():
 		return kind.FailStep(unit, "")
+	case own.gaveUp() && timesAsked(unit, v1alpha1.RebootingStep) >= restarts:
+		return kind.Action{Verdict: kind.Fail, RetryStep: v1alpha1.RebootingStep, Message: fmt.Sprintf(
+			"it was rebooted %d times, and service etcd is %s again; why: %s", restarts, talos.StateFailed, serviceHelp(unit))}
+	case own.gaveUp():
+		return askForReboot(unit, seen)
 	case missing != "":
 		wait.Message = missing
 	case seen.Etcd == nil || len(seen.Etcd.Members) < 2:
@@ -92,7 +113,8 @@ func joining(unit kind.Unit, seen kind.Observation) kind.Action {
 	return wait
 }
 
-// send sends the snapshot, unless etcd has begun already: then it is looked at, and not begun anew.
+// send sends the snapshot, unless etcd has begun already: then it is looked at, and not begun anew. One that has given up waiting takes it as one
+// that waits does. Whether it has data is told when it is to begin.
 func (e *Executor) send(ctx context.Context, scope kind.Scope, unit kind.Unit) (kind.Outcome, error) {
 	writer, _, err := e.sequence.Writer(ctx, scope, unit)
 	if err != nil {
@@ -105,7 +127,7 @@ func (e *Executor) send(ctx context.Context, scope kind.Scope, unit kind.Unit) (
 		return kind.Outcome{}, err
 	case state == stateRunning:
 		return kind.Outcome{Message: "etcd runs there already"}, nil
-	case state != talos.StatePreparing:
+	case state != talos.StatePreparing && state != talos.StateFailed:
 		return kind.Outcome{}, &earlyError{fmt.Errorf("service etcd at %s is %q, and not %s yet", address, state, talos.StatePreparing)}
 	}
 	snapshot, err := e.stored.Find(ctx, scope.Cluster, scope.Spec.EtcdRestore.SnapshotName)
@@ -141,23 +163,33 @@ func (e *Executor) bootstrap(ctx context.Context, scope kind.Scope, unit kind.Un
 	case err != nil:
 		return kind.Outcome{}, unlessEarly(err)
 	}
-	return kind.Outcome{}, e.untilBegun(ctx, writer, unit.Machine.Spec.Address, facts.BootID)
+	return kind.Outcome{}, e.untilBegun(ctx, writer, unit, facts.BootID)
 }
 
 // beginPause is the pause between two looks at an etcd that is to begin.
 const beginPause = time.Second
 
+// failedLooks is how many looks in a row have to find that service etcd has failed. It is Failed for a moment when Talos ends its waiting to
+// have it begin, and until then where it had given up.
+const failedLooks = 3
+
 // untilBegun waits until a control plane that was told to begin an etcd does so, or boots, which makes it forget that. One that does neither has
 // forgotten it as well.
-func (e *Executor) untilBegun(ctx context.Context, reader talos.Reader, address, boot string) error {
+func (e *Executor) untilBegun(ctx context.Context, reader talos.Reader, unit kind.Unit, boot string) error {
 	ticker, until := e.clock.NewTicker(beginPause), e.clock.Now().Add(e.Begins)
 	defer ticker.Stop()
+	address, looks := unit.Machine.Spec.Address, 0
 	for {
 		state, err := etcdState(ctx, reader, address)
 		facts, failed := reader.Machine(ctx, address)
+		if looks++; err != nil || state != talos.StateFailed {
+			looks = 0
+		}
 		switch {
-		case failed == nil && facts.BootID != boot, err == nil && state != talos.StatePreparing:
+		case failed == nil && facts.BootID != boot, err == nil && state != talos.StatePreparing && state != talos.StateFailed:
 			return nil
+		case looks >= failedLooks:
+			return &notBegunError{fmt.Sprintf("service etcd at %s is %s; why: %s", address, state, serviceHelp(unit))}
 		case e.clock.Now().After(until):
 			return &earlyError{fmt.Errorf("etcd at %s has not begun within %s", address, e.Begins)}
 		}

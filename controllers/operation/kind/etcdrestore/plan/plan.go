@@ -11,6 +11,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
+	"ichor.maesh.dev/hub/controllers/versions"
 )
 
 // Stages, in order.
@@ -56,6 +57,9 @@ const (
 
 	// RawCopyWarning says what is not known of a database without a hash.
 	RawCopyWarning = "RawCopy"
+
+	// NewerKubernetesWarning says that the snapshot is of a newer Kubernetes than that which runs.
+	NewerKubernetesWarning = "NewerKubernetes"
 
 	// PendingWorkersWarning names workers that nobody has approved.
 	PendingWorkersWarning = "PendingWorkers"
@@ -180,14 +184,16 @@ func contentsOf(facts plan.Facts) *v1alpha1.SnapshotContents {
 func warnings(facts plan.Facts) []plan.Warning {
 	list := []plan.Warning{
 		{Code: OutageWarning, Message: "the Kubernetes API is away until the first control plane is back with the snapshot; pods run on, and nothing moves or mends them"},
-		{Code: RewindsWarning, Message: "whatever follows the cluster sees time go back: controllers outside of it, caches and watches have to be restarted, and volumes and " +
-			"load balancers that were made since are known to nobody"},
+		{Code: RewindsWarning, Message: "whatever follows the cluster sees time go back. Restart it afterwards: kube-proxy and CoreDNS " +
+			"(kubectl -n kube-system rollout restart ds, and deploy), the CNI, CSI drivers, operators, and controllers outside of it. " +
+			"Volumes and load balancers that were made since are known to nobody"},
 	}
 	if facts.Spec.EtcdRestore.SafetySnapshot == v1alpha1.SafetySnapshotNone {
 		list = append(list, plan.Warning{Code: plan.NoSnapshotWarning, Message: "no snapshot of what runs now is taken: there is no way back"})
 	}
 	if contents := contentsOf(facts); contents != nil {
 		list = append(list, aboutContents(contents)...)
+		list = append(list, newerKubernetes(contents.KubernetesVersion, facts.Cluster.Status.KubernetesVersion)...)
 	}
 	if _, held := plan.SplitHeld(facts.Approved()); len(held) > 0 {
 		list = append(list, plan.Warning{Code: HoldIgnoredWarning, Message: "held machines are taken as well: " + strings.Join(held, ", ")})
@@ -216,6 +222,20 @@ func aboutContents(contents *v1alpha1.SnapshotContents) []plan.Warning {
 		list = append(list, plan.Warning{Code: UnknownFactsWarning, Message: "the snapshot does not tell " + strings.Join(unknown, ", ") + ": that is not compared"})
 	}
 	return list
+}
+
+// newerKubernetes warns of objects that the API server which runs may not know. A version that nobody knows is not compared.
+func newerKubernetes(snapshot, runs string) []plan.Warning {
+	of, err := versions.Parse(snapshot)
+	if err != nil {
+		return nil
+	}
+	on, err := versions.Parse(runs)
+	if err != nil || of.Major < on.Major || of.Major == on.Major && of.Minor <= on.Minor {
+		return nil
+	}
+	return []plan.Warning{{Code: NewerKubernetesWarning, Message: fmt.Sprintf(
+		"the snapshot is of Kubernetes %s, and %s runs: objects in it may be of kinds or versions that this one cannot read", snapshot, runs)}}
 }
 
 // pending are the machines of a role that nobody has approved.

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -181,4 +182,30 @@ func TestWarningsAndLosses(t *testing.T) {
 	g.Expect(made.Changes["cp-1"].Effect).To(BeEquivalentTo("Reboot"))
 	made, _ = Planner{StoresSnapshots: true}.Plan(facts(1, 0, func(f *plan.Facts) { f.Snapshot = nil }))
 	g.Expect(made.Losses).To(HaveLen(1))
+}
+
+// A snapshot of a newer minor version of Kubernetes is taken, with a warning.
+func TestNewerKubernetes(t *testing.T) {
+	const code = "NewerKubernetes"
+	for name, row := range map[string]struct {
+		snapshot, runs string
+		warns          bool
+	}{
+		"the same": {"v1.36.2", "v1.36.1", false}, "newer": {"v1.36.0", "v1.35.9", true}, "older": {"v1.35.0", "v1.36.0", false},
+		"the snapshot does not tell": {"", "v1.36.0", false}, "nobody knows what runs": {"v1.36.0", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made, refusals := Planner{StoresSnapshots: true}.Plan(facts(1, 0, func(f *plan.Facts) {
+				f.Snapshot.Spec.Contents.KubernetesVersion, f.Cluster.Status.KubernetesVersion = row.snapshot, row.runs
+			}))
+			NewWithT(t).Expect(refusals).To(BeEmpty())
+			NewWithT(t).Expect(slices.ContainsFunc(made.Warnings, func(w plan.Warning) bool { return w.Code == code })).To(Equal(row.warns))
+		})
+	}
+}
+
+// What watches the cluster and is not restarted by the operation is named.
+func TestRewindsNamesWhatHasToBeRestarted(t *testing.T) {
+	made, _ := Planner{StoresSnapshots: true}.Plan(facts(1, 1))
+	NewWithT(t).Expect(made.Warnings).To(ContainElement(And(HaveField("Code", "Rewinds"), HaveField("Message", ContainSubstring("kubectl -n kube-system rollout restart")))))
 }
