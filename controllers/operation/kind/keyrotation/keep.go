@@ -122,8 +122,8 @@ func (k keeper) need(ctx context.Context, scope kind.Scope) (keys, error) {
 
 // gone says that the keys are, and how another operation gets the cluster, which makes others.
 func gone(scope kind.Scope) error {
-	return finding("Secret %s with the new keys is gone: leave this operation with: ichor operation delete %s --force --reason TEXT; then create another, which makes new ones",
-		nameOf(scope), operationName(scope))
+	return finding("Secret %s with the new keys is gone: leave this operation with: ichor operation delete %s --force --reason TEXT; "+
+		"then create another, which makes new ones", nameOf(scope), operationName(scope))
 }
 
 // keep makes the Secret with the new keys. One that is there already stays: these keys may be on machines.
