@@ -58,6 +58,27 @@ func serviceAccountOf(documents []document, provider config.Provider) (ServiceAc
 	return account, nil
 }
 
+// ForeignIssuer is the URL at which tokens are verified by the config of a control plane, if it is not that of the cluster: somebody else
+// publishes the keys there.
+func ForeignIssuer(data []byte) (string, error) {
+	_, provider, err := read(data)
+	if err != nil {
+		return "", err
+	}
+	found, cluster := provider.K8sServiceAccountConfig(), provider.K8sClusterConfig()
+	if found == nil || cluster == nil || cluster.ClusterEndpoint() == nil {
+		return "", errors.New("the machine config has no key of service accounts, or no endpoint of the cluster that goes with it")
+	}
+	issuer, err := url.Parse(found.IssuerURL())
+	if err != nil {
+		return "", errors.New("the issuer of tokens in the machine config is no URL")
+	}
+	if issuer.Host == cluster.ClusterEndpoint().Host {
+		return "", nil
+	}
+	return issuer.Redacted(), nil
+}
+
 // WithServiceAccount is the config with other keys of service accounts, in a document of its own. Issuers, audiences and everything else
 // stay what they are.
 func WithServiceAccount(data []byte, account ServiceAccount) ([]byte, error) {

@@ -314,6 +314,22 @@ func TestRestartMark(t *testing.T) {
 }
 
 // IDs are those that API servers publish, whichever form a key came in; fingerprints are those of snapshots.
+// Whoever is told of another issuer than the cluster verifies tokens with keys that somebody publishes there.
+func TestForeignIssuer(t *testing.T) {
+	g := NewWithT(t)
+	for form, config := range forms(t) {
+		issuer, err := ForeignIssuer(config)
+		g.Expect(err).NotTo(HaveOccurred(), form)
+		g.Expect(issuer).To(BeEmpty(), form)
+	}
+	config := string(generated(t, v14, machine.TypeControlPlane))
+	elsewhere := strings.Replace(config, "issuerURL: https://10.0.0.1:6443", "issuerURL: https://bucket.example/prod", 1)
+	g.Expect(elsewhere).NotTo(Equal(config))
+	g.Expect(ForeignIssuer([]byte(elsewhere))).To(Equal("https://bucket.example/prod"))
+	_, err := ForeignIssuer([]byte("machine: {type: controlplane}"))
+	g.Expect(err).To(HaveOccurred())
+}
+
 func TestKeyIDs(t *testing.T) {
 	g := NewWithT(t)
 	private, public := newKey(g)

@@ -254,7 +254,7 @@ var _ = Describe("Rotating keys", func() {
 			done, err := now(ctx, op)()
 			Expect(err).NotTo(HaveOccurred())
 			Expect(done.Status.CompletedStages).To(Equal([]string{
-				"Check", "Keys", "Migrate", "AcceptServiceAccount", "SwapServiceAccount", "RefreshTokens", "DropServiceAccount",
+				"Check", "Keys", "Migrate", "AcceptServiceAccount", "PublishKeys", "SwapServiceAccount", "RefreshTokens", "DropServiceAccount",
 				"Snapshot", "AcceptSecretbox", "SwapSecretbox", "Rewrite", "DropSecretbox", "Bundle",
 			}))
 			Expect(unitOf(done, "Rewrite")).To(And(
@@ -326,7 +326,7 @@ var _ = Describe("Rotating keys", func() {
 			found, err := now(ctx, op)()
 			return unitOf(found, "RefreshTokens"), err
 		}).WithTimeout(3 * time.Minute).Should(HaveField("Message", Equal(
-			"1 Secret with an old token, which nobody renews: delete and make anew ci/robot-token; end it earlier with: ichor operation confirm keys")))
+			"1 Secret with a token of the old key, which nobody renews: delete and make anew ci/robot-token; end it earlier with: ichor operation confirm keys")))
 		change(ctx, op, func(op *v1alpha1.TalosOperation) {
 			metav1.SetMetaDataAnnotation(&op.ObjectMeta, v1alpha1.ConfirmStageAnnotation, "RefreshTokens")
 		})
@@ -357,6 +357,62 @@ var _ = Describe("Rotating keys", func() {
 		f.talos.Silence(f.addresses["cp3"], false)
 		Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
 		f.expectKeys(false, v1alpha1.SecretboxKey)
+	}, NodeTimeout(5*time.Minute))
+
+	It("writes again before the drop what a control plane has written with the old key since", func(ctx SpecContext) {
+		f := newFleet(ctx, 3, 0)
+		f.rotates(ctx, newVersion, false)
+		stop := f.kube.HangAfter("Rewrite", "secrets")
+		f.startHub()
+		op := f.create(ctx, "keys", rotation(v1alpha1.SecretboxKey))
+		Eventually(stop.Reached).WithTimeout(3 * time.Minute).Should(BeClosed())
+		config := f.talos.ConfigOf(f.addresses["cp2"])
+		f.talos.Configure(f.addresses["cp2"], writesWithTheOther(config))
+		f.kube.Store("secrets", "a/a") // In front of what is done.
+		stop.Release()
+		Eventually(now(ctx, op)).Should(haveCondition("Progressing", metav1.ConditionFalse, "KeysInUse", ContainSubstring("control plane c-cp2 does not use the new key")))
+		f.talos.Configure(f.addresses["cp2"], config)
+		Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(beCompleted())
+		f.expectKeys(false, v1alpha1.SecretboxKey)
+		Expect(f.kube.Written("secrets", "a/a")).To(Equal(1))
+	}, NodeTimeout(5*time.Minute))
+
+	It("is turned back although an API server does not come up", func(ctx SpecContext) {
+		f := newFleet(ctx, 3, 0)
+		w := f.rotates(ctx, newVersion, false)
+		sick, node := f.addresses["cp3"], "cp3" // Neither the first one nor the last.
+		f.talos.Applied = func(address string, data []byte) {
+			w.applied(address, data)
+			account, err := machineconfig.ServiceAccountOf(data)
+			Expect(err).NotTo(HaveOccurred())
+			broken := address == sick && account.Issuer != string(keyBundle().Certs.K8sServiceAccount.Key)
+			if broken {
+				f.kube.SetServer(sick)
+				f.kube.SetPod(kube.ComponentPod{Component: "kube-apiserver", Node: node, Started: f.tick(), Trouble: "CrashLoopBackOff"})
+			}
+			f.kube.Change(node, func(n *kube.Node) { n.Ready = !broken && (address == sick || n.Ready) })
+		}
+		f.startHub()
+		op := f.create(ctx, "keys", rotation(v1alpha1.ServiceAccountKey))
+		Eventually(now(ctx, op)).WithTimeout(3 * time.Minute).Should(HaveField("Status.Machines", ContainElement(And(
+			HaveField("Name", "c-cp3"), HaveField("Stage", "SwapServiceAccount"), HaveField("Step", v1alpha1.VerifyingStep)))))
+		turnBack(ctx, op)
+		f.expectTurnedBack(ctx, op, "BackSwapServiceAccount", "BackRefreshTokens", "BackAcceptServiceAccount")
+	}, NodeTimeout(5*time.Minute))
+
+	It("is turned back before it has made keys", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 0)
+		f.rotates(ctx, newVersion, false)
+		stop := f.talos.HangBefore("CheckConfig", f.addresses["cp1"])
+		f.startHub()
+		op := f.create(ctx, "keys", rotation(v1alpha1.ServiceAccountKey))
+		Eventually(stop.Reached).WithTimeout(3 * time.Minute).Should(BeClosed())
+		turnBack(ctx, op)
+		Eventually(now(ctx, op)).Should(haveCondition("TurningBack", metav1.ConditionTrue, "TurningBack", Not(BeEmpty())))
+		stop.Release()
+		f.expectTurnedBack(ctx, op, "Bundle")
+		Expect(now(ctx, op)()).To(WithTransform(func(op *v1alpha1.TalosOperation) *v1alpha1.UnitStatus { return unitOf(op, "Bundle") },
+			HaveField("Message", "nothing was changed")))
 	}, NodeTimeout(5*time.Minute))
 
 	It("is turned back while Secrets are written again, which are written with the old key once more", func(ctx SpecContext) {
@@ -406,6 +462,17 @@ var _ = Describe("Rotating keys", func() {
 	}, NodeTimeout(5*time.Minute))
 })
 
+// writesWithTheOther is a config whose API server writes with the second of its two keys.
+func writesWithTheOther(config talos.Config) talos.Config {
+	GinkgoHelper()
+	encryption, err := machineconfig.EncryptionOf(config.Active)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(encryption.Keys()).To(HaveLen(2))
+	made, err := machineconfig.WithEncryption(config.Active, encryption.Accepting(encryption.Keys()[0]))
+	Expect(err).NotTo(HaveOccurred())
+	return talos.Config{Active: made, Persistent: made}
+}
+
 // expectTurnedBack expects an operation to have taken back what it did in stages, and every control plane to have the old keys and no others.
 func (f *fleet) expectTurnedBack(ctx context.Context, op *v1alpha1.TalosOperation, stages ...string) {
 	GinkgoHelper()
@@ -413,8 +480,17 @@ func (f *fleet) expectTurnedBack(ctx context.Context, op *v1alpha1.TalosOperatio
 	Expect(now(ctx, op)()).To(And(
 		haveCondition("TurningBack", metav1.ConditionFalse, "TurnedBack", BeEmpty()),
 		HaveField("Status.CompletedStages", ContainElements(stages))))
+	f.expectOldKeys()
+}
+
+// expectOldKeys expects every control plane to have the old keys and no others, and the bundle as well.
+func (f *fleet) expectOldKeys() {
+	GinkgoHelper()
 	old := keyBundle()
 	for name, address := range f.addresses {
+		if !strings.HasPrefix(name, "cp") {
+			continue
+		}
 		config := f.talos.ConfigOf(address).Active
 		account, err := machineconfig.ServiceAccountOf(config)
 		Expect(err).NotTo(HaveOccurred())

@@ -287,6 +287,9 @@ func (s *scope) comeBack(in time.Duration) {
 func (s *scope) claim(unit v1alpha1.UnitStatus, action kind.Action, now time.Time) {
 	enter(&unit, action.Step, now)
 	unit.PreRebootBootID = action.PreRebootBootID
+	if action.Anew {
+		unit.Progress = nil
+	}
 	unit.ConfigHash = cmp.Or(action.ConfigHash, unit.ConfigHash)
 	if !action.ServiceStart.IsZero() {
 		unit.ServiceStartTime = metav1.NewMicroTime(action.ServiceStart)

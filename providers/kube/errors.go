@@ -27,6 +27,18 @@ func Classify(err error) v1alpha1.ErrorClass {
 	return v1alpha1.ErrorRetryable // The network, the server, a drain that has not come to its end.
 }
 
+// noAnswer are the words for a server that nobody has heard.
+const noAnswer = "no answer"
+
+// Silent says of the error of a call whether nobody answered, as of a server that does not run.
+func Silent(err error) bool {
+	if err == nil || errors.Is(err, guard.ErrUndecided) || errors.Is(err, guard.ErrNotAllowed) {
+		return false
+	}
+	words, _ := explain(err)
+	return words == noAnswer
+}
+
 // Trouble says in the same words for the same fault why the Kubernetes API tells nothing.
 func Trouble(err error) string {
 	words, _ := explain(err)
@@ -52,12 +64,12 @@ func explain(err error) (words string, rejected bool) {
 	case errors.Is(err, credentials.ErrMissing) || errors.Is(err, credentials.ErrInvalid):
 		return err.Error(), false
 	case errors.Is(err, guard.ErrUndecided), errors.Is(err, guard.ErrNotAllowed):
-		return "no answer", false
+		return noAnswer, false
 	case errors.As(err, &proxy):
 		return proxy.Words(), false
 	}
 	if words, rejected := dial.TLSTrouble(err.Error()); words != "" {
 		return words, rejected
 	}
-	return "no answer", false
+	return noAnswer, false
 }

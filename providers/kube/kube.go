@@ -23,7 +23,7 @@ type Provider interface {
 	Writer(ctx context.Context, t target.Target, g guard.Func) (Writer, error)
 
 	// Server reaches the API server of one control plane, by its own address, until it is closed. g is asked before it is told to sign or
-	// to review a token; nothing else changes anything there.
+	// to review a token, or to write; nothing else changes anything there.
 	Server(ctx context.Context, t target.Target, g guard.Func, address string, port int) (server Server, closeIt func(), err error)
 }
 

@@ -73,6 +73,25 @@ func (c *connection) Rewrite(ctx context.Context, kind, after string, limit int)
 	}
 }
 
+// ReadAll lists the objects of a kind without what is in them. The API server has to read that for it.
+func (c *connection) ReadAll(ctx context.Context, kind string) (int, error) {
+	resource, err := c.resourceOf(kind)
+	if err != nil {
+		return 0, fmt.Errorf("finding the API of %s: %w", kind, err)
+	}
+	count, next := 0, ""
+	for {
+		page, err := c.page(ctx, resource, next)
+		if err != nil {
+			return count, fmt.Errorf("listing %s: %w", kind, err)
+		}
+		count += len(page.Items)
+		if next = page.Continue; next == "" {
+			return count, nil
+		}
+	}
+}
+
 // etcdKeyOf is an object as etcd sorts it.
 func etcdKeyOf(object *metav1.PartialObjectMetadata) string {
 	if object.Namespace == "" {

@@ -46,6 +46,7 @@ type secretServer struct {
 	anew      map[string]bool
 	expires   bool
 	stop      string // The object whose patch fails.
+	locked    bool   // There is an object that no key reads.
 }
 
 func newSecretServer(t *testing.T, names ...string) *secretServer {
@@ -76,6 +77,8 @@ func (s *secretServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPatch:
 		s.patch(w, r)
+	case s.locked:
+		failure(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "")
 	case r.URL.Path == "/api/v1/secrets":
 		s.accepted = append(s.accepted, r.Header.Get("Accept"))
 		s.list(w, r)
@@ -242,6 +245,27 @@ func TestRewriteAsksTheGuard(t *testing.T) {
 	_, err := writer.Rewrite(t.Context(), "secrets", "", 10)
 	g.Expect(err).To(MatchError(guard.ErrNotAllowed))
 	g.Expect(s.patched).To(BeEmpty())
+}
+
+// Every object is read, page after page, and what cannot be read is an error.
+func TestReadAll(t *testing.T) {
+	g := NewWithT(t)
+	s := newSecretServer(t, many(600)...)
+	s.expires = true
+	g.Expect(s.writer(t).ReadAll(t.Context(), "secrets")).To(Equal(600))
+	for _, accepted := range s.accepted {
+		g.Expect(accepted).To(ContainSubstring("as=PartialObjectMetadataList"))
+	}
+	g.Expect(s.patched).To(BeEmpty())
+	s.locked = true
+	_, err := s.writer(t).ReadAll(t.Context(), "secrets")
+	g.Expect(err).To(MatchError(ContainSubstring("listing secrets: ")))
+	g.Expect(Silent(err)).To(BeFalse(), "it has answered")
+	s.Close()
+	_, err = s.writer(t).ReadAll(t.Context(), "secrets")
+	g.Expect(Silent(err)).To(BeTrue())
+	g.Expect(Silent(nil)).To(BeFalse())
+	g.Expect(Silent(guard.ErrNotAllowed)).To(BeFalse())
 }
 
 func TestLegacyTokens(t *testing.T) {

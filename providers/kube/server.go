@@ -31,6 +31,12 @@ type Server interface {
 
 	// TakesToken says whether it takes a token.
 	TakesToken(ctx context.Context, token string) (bool, error)
+
+	// Rewrite has it write the objects of a kind again, as Writer does.
+	Rewrite(ctx context.Context, kind, after string, limit int) (Rewritten, error)
+
+	// ReadAll has it read every object of a kind, and counts them. What is in them stays there.
+	ReadAll(ctx context.Context, kind string) (int, error)
 }
 
 // Token is a token of a service account.

@@ -213,6 +213,9 @@ type Action struct {
 	// GoOn says that a step which has succeeded goes on with its next call: at once, and with its deadline anew.
 	GoOn bool
 
+	// Anew says that a step which is claimed begins from the beginning, however far it has come before.
+	Anew bool
+
 	// After holds back the end of a unit's stage until the unit has been in its step for so long, without a break.
 	After time.Duration
 

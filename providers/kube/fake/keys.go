@@ -102,6 +102,34 @@ func (s *server) TakesToken(ctx context.Context, token string) (takes bool, err 
 	return takes, err
 }
 
+// Rewrite writes what nobody has written since it was stored: what is as it would be written stays as it is.
+func (s *server) Rewrite(ctx context.Context, kind, after string, limit int) (done kube.Rewritten, err error) {
+	if err := guard.Check(guard.With(ctx, s.guard), "Rewrite"); err != nil {
+		return done, err
+	}
+	err = s.Run(ctx, "RewriteAt", s.address, func() error {
+		if _, err := s.keys(); err != nil {
+			return err
+		}
+		done = s.rewrite(kind, after, limit, false)
+		return nil
+	})
+	return done, err
+}
+
+// ReadAll is one look, however many objects it reads.
+func (s *server) ReadAll(ctx context.Context, kind string) (int, error) {
+	if err := s.Look(ctx, "ReadAll", s.address); err != nil {
+		return 0, err
+	}
+	if _, err := s.keys(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.stored[kind]), nil
+}
+
 func (c *client) LegacyTokens(context.Context) ([]kube.LegacyToken, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,25 +141,33 @@ func (c *client) Rewrite(ctx context.Context, kind, after string, limit int) (do
 	if err := errors.Join(guard.Check(guard.With(ctx, c.guard), "Rewrite"), c.answer()); err != nil {
 		return done, err
 	}
-	done.Last = after
 	err = c.Run(ctx, "Rewrite", kind, func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, name := range c.stored[kind] {
-			switch {
-			case name <= done.Last:
-				continue
-			case done.Count >= limit:
-				done.More = true
-				return nil
-			}
-			if c.written == nil {
-				c.written = map[string]int{}
-			}
-			c.written[kind+" "+name]++
-			done.Count, done.Last = done.Count+1, name
-		}
+		done = c.rewrite(kind, after, limit, true)
 		return nil
 	})
 	return done, err
+}
+
+// rewrite goes through the objects of a kind behind one of them, and writes those that nobody has written yet, or all.
+func (k *Kube) rewrite(kind, after string, limit int, all bool) kube.Rewritten {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	done := kube.Rewritten{Last: after}
+	for _, name := range k.stored[kind] {
+		switch {
+		case name <= done.Last:
+			continue
+		case done.Count >= limit:
+			done.More = true
+			return done
+		}
+		if k.written == nil {
+			k.written = map[string]int{}
+		}
+		if all || k.written[kind+" "+name] == 0 {
+			k.written[kind+" "+name]++
+		}
+		done.Count, done.Last = done.Count+1, name
+	}
+	return done
 }

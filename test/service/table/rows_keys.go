@@ -104,7 +104,7 @@ func confirms() []Row {
 			Code:    connect.CodeFailedPrecondition,
 			Message: `operation c1-keys-x is in stage "SwapServiceAccount" and not in RefreshTokens; see: ichor operation get c1-keys-x`,
 		},
-		invalid("confirm/what waits for nobody", `stage "SwapServiceAccount": of kind key-rotation, RefreshTokens, BackRefreshTokens`, confirm(name, "SwapServiceAccount")).given(given(waits())),
+		invalid("confirm/what waits for nobody", `stage "SwapServiceAccount": of kind key-rotation, PublishKeys, RefreshTokens, BackRefreshTokens`, confirm(name, "SwapServiceAccount")).given(given(waits())),
 		invalid("confirm/what has no such stage", `stage "RefreshTokens": kind talos waits for nobody's word`, confirm("c1-talos-x", "RefreshTokens")).
 			given(given(Operation("c1-talos-x", Cluster))),
 		{

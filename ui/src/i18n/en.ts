@@ -245,6 +245,7 @@ export const en = {
     PrePull: 'Pull beforehand',
     Prepare: 'Prepare',
     ProxyConfig: 'kube-proxy config',
+    PublishKeys: 'Publish the new key',
     Pull: 'Pull',
     Reboot: 'Reboot',
     Recover: 'Begin etcd',

@@ -245,6 +245,7 @@ export const ja: Messages = {
     PrePull: 'イメージの事前取得',
     Prepare: '準備',
     ProxyConfig: 'kube-proxy の設定',
+    PublishKeys: '新しい鍵の公開',
     Pull: 'イメージ取得',
     Reboot: '再起動',
     Recover: 'etcd の開始',

@@ -12,7 +12,7 @@ export const staged = [OperationKind.CA_ROTATION, OperationKind.KEY_ROTATION, Op
 const perAuthority = ['Accept', 'Trust', 'Swap', 'AwaitingCredentials', 'DropWorkers', 'Drop'];
 
 const perKey: Record<string, string[]> = {
-  ServiceAccount: ['AcceptServiceAccount', 'SwapServiceAccount', 'RefreshTokens', 'DropServiceAccount'],
+  ServiceAccount: ['AcceptServiceAccount', 'PublishKeys', 'SwapServiceAccount', 'RefreshTokens', 'DropServiceAccount'],
   Secretbox: ['Snapshot', 'AcceptSecretbox', 'SwapSecretbox', 'Rewrite', 'DropSecretbox'],
 };
 
@@ -40,7 +40,7 @@ export function stageNames(parameters: Operation['parameters']): string[] {
 }
 
 /** Stages without machines. */
-const whole = /^(Prepare|Finish|Keys|Bundle|Snapshot|Rewrite|Clean|Verify|Check|.*(Trust|Credentials|RefreshTokens))$/;
+const whole = /^(Prepare|Finish|Keys|PublishKeys|Bundle|Snapshot|Rewrite|Clean|Verify|Check|.*(Trust|Credentials|RefreshTokens))$/;
 
 /** wholeStage says whether a stage has no machines. */
 export function wholeStage(stage: string): boolean {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,8 +46,14 @@ type keys struct {
 	// oldToken is a token that the old key has signed; empty as long as there is none.
 	oldToken string
 
+	// newToken is a token that the new key has signed; empty as long as there is none.
+	newToken string
+
 	// secretbox is the new key that encrypts; empty if it is not rotated.
 	secretbox machineconfig.EncryptionKey
+
+	// made is when they were made.
+	made time.Time
 }
 
 // Keys of the Secret.
@@ -55,6 +62,7 @@ const (
 	oldIssuersData     = "old-service-account.pub"
 	oldIssuerData      = "old-service-account.key"
 	oldTokenData       = "old-token"
+	newTokenData       = "new-token"
 	secretboxNameData  = "secretbox.name"
 	secretboxData      = "secretbox.secret"
 )
@@ -78,6 +86,7 @@ func (k keeper) load(ctx context.Context, scope kind.Scope) (kept keys, found bo
 	kept = keys{
 		serviceAccount: string(secret.Data[serviceAccountData]), oldToken: string(secret.Data[oldTokenData]),
 		oldIssuers: parted(string(secret.Data[oldIssuersData])), oldIssuer: string(secret.Data[oldIssuerData]),
+		newToken: string(secret.Data[newTokenData]), made: secret.CreationTimestamp.UTC(),
 	}
 	if name := string(secret.Data[secretboxNameData]); name != "" {
 		kept.secretbox = machineconfig.EncryptionKey{Provider: machineconfig.SecretboxProvider, Name: name, Secret: string(secret.Data[secretboxData])}
@@ -106,9 +115,15 @@ func parted(text string) []string {
 func (k keeper) need(ctx context.Context, scope kind.Scope) (keys, error) {
 	kept, found, err := k.load(ctx, scope)
 	if err == nil && !found {
-		err = finding("Secret %s with the new keys is gone: create another operation, which makes others", nameOf(scope))
+		err = gone(scope)
 	}
 	return kept, err
+}
+
+// gone says that the keys are, and how another operation gets the cluster, which makes others.
+func gone(scope kind.Scope) error {
+	return finding("Secret %s with the new keys is gone: leave this operation with: ichor operation delete %s --force --reason TEXT; "+
+		"then create another, which makes new ones", nameOf(scope), operationName(scope))
 }
 
 // keep makes the Secret with the new keys. One that is there already stays: these keys may be on machines.
@@ -156,19 +171,19 @@ func (k keeper) create(ctx context.Context, scope kind.Scope, secret *corev1.Sec
 	return nil
 }
 
-// keepToken keeps a token of the old key, unless one is kept.
-func (k keeper) keepToken(ctx context.Context, scope kind.Scope, token string) error {
+// keepToken keeps a token under a name, unless one is kept.
+func (k keeper) keepToken(ctx context.Context, scope kind.Scope, name, token string) error {
 	secret := &corev1.Secret{}
 	if err := k.live.Get(ctx, keyOf(scope), secret); err != nil {
 		return fmt.Errorf("reading Secret %s: %w", nameOf(scope), err)
 	}
-	if len(secret.Data[oldTokenData]) > 0 {
+	if len(secret.Data[name]) > 0 {
 		return nil
 	}
 	if err := guard.Check(guard.With(ctx, scope.Guard), "changing Secret "+secret.Name); err != nil {
 		return err
 	}
-	secret.Data[oldTokenData] = []byte(token)
+	secret.Data[name] = []byte(token)
 	if err := k.client.Update(ctx, secret); err != nil {
 		return fmt.Errorf("changing Secret %s: %w", secret.Name, err)
 	}
@@ -202,46 +217,116 @@ func (k keeper) keepOld(ctx context.Context, scope kind.Scope, old oldKey) error
 	if err := k.live.Get(ctx, scope.Cluster.NamespacedName, cluster); err != nil {
 		return fmt.Errorf("reading TalosCluster %s: %w", scope.Cluster.Name, err)
 	}
-	return k.create(ctx, scope, &corev1.Secret{
+	owner := metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: clusterKind, Name: cluster.Name, UID: cluster.UID}
+	name := oldKeyName(scope.Cluster, old.fingerprint)
+	if err := k.create(ctx, scope, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: scope.Cluster.Namespace, Name: oldKeyName(scope.Cluster, old.fingerprint),
-			Labels:      map[string]string{clusterv1.ClusterNameLabel: scope.Cluster.Name, v1alpha1.OldKeyLabel: old.provider},
-			Annotations: map[string]string{v1alpha1.KeyFingerprintAnnotation: old.fingerprint},
-			OwnerReferences: []metav1.OwnerReference{
-				{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TalosCluster", Name: cluster.Name, UID: cluster.UID},
-			},
+			Namespace: scope.Cluster.Namespace, Name: name,
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: scope.Cluster.Name, v1alpha1.OldKeyLabel: old.provider},
+			Annotations:     map[string]string{v1alpha1.KeyFingerprintAnnotation: old.fingerprint},
+			OwnerReferences: []metav1.OwnerReference{owner},
 		},
 		Type: clusterv1.ClusterSecretType, StringData: old.data,
-	})
+	}); err != nil {
+		return err
+	}
+	// An earlier rotation may have given it to snapshots, and newer ones need it since.
+	secret := &corev1.Secret{}
+	if err := k.live.Get(ctx, client.ObjectKey{Namespace: scope.Cluster.Namespace, Name: name}, secret); err != nil {
+		return fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	if slices.Contains(secret.OwnerReferences, owner) {
+		return nil
+	}
+	return k.own(ctx, scope, secret, append(secret.OwnerReferences, owner))
+}
+
+// clusterKind is the kind of the object that stands for a cluster.
+const clusterKind = "TalosCluster"
+
+// own gives a Secret to owners.
+func (k keeper) own(ctx context.Context, scope kind.Scope, secret *corev1.Secret, owners []metav1.OwnerReference) error {
+	if err := guard.Check(guard.With(ctx, scope.Guard), "changing Secret "+secret.Name); err != nil {
+		return err
+	}
+	secret.OwnerReferences = owners
+	if err := k.client.Update(ctx, secret); err != nil {
+		return fmt.Errorf("changing Secret %s: %w", secret.Name, err)
+	}
+	return nil
+}
+
+// withRetired adds to public keys those of others, whose tokens are accepted, that this cluster has signed with before: a rotation that nobody
+// brought to its end has left them. Keys of other clusters stay accepted.
+func (k keeper) withRetired(ctx context.Context, scope kind.Scope, issuers, accepted []string) ([]string, error) {
+	if len(accepted) == 0 {
+		return issuers, nil
+	}
+	secrets, err := k.oldKeys(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	for _, public := range accepted {
+		fingerprint, err := machineconfig.KeyFingerprint(public)
+		if err != nil {
+			return nil, finding("%s", err)
+		}
+		retired := slices.ContainsFunc(secrets, func(s corev1.Secret) bool {
+			return s.Labels[v1alpha1.OldKeyLabel] == string(v1alpha1.ServiceAccountKey) && s.Annotations[v1alpha1.KeyFingerprintAnnotation] == fingerprint
+		})
+		if retired && !slices.Contains(issuers, public) {
+			issuers = append(issuers, public)
+		}
+	}
+	return issuers, nil
+}
+
+// oldKeys are the Secrets with the old keys of a cluster.
+func (k keeper) oldKeys(ctx context.Context, scope kind.Scope) ([]corev1.Secret, error) {
+	list := &corev1.SecretList{}
+	if err := k.live.List(ctx, list, client.InNamespace(scope.Cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: scope.Cluster.Name},
+		client.HasLabels{v1alpha1.OldKeyLabel}); err != nil {
+		return nil, fmt.Errorf("listing Secrets with old keys: %w", err)
+	}
+	return list.Items, nil
 }
 
 // giveOld gives the old keys of a cluster to the snapshots that need them, so that each goes with the last of these. One that no snapshot needs
-// stays with the cluster: there may be snapshots that the hub does not know of.
+// stays with the cluster: there may be snapshots that the hub does not know of. So does each while nobody knows which keys a snapshot needs.
 func (k keeper) giveOld(ctx context.Context, scope kind.Scope) error {
 	snapshots := &v1alpha1.EtcdSnapshotList{}
 	if err := k.live.List(ctx, snapshots, client.InNamespace(scope.Cluster.Namespace)); err != nil {
 		return fmt.Errorf("listing EtcdSnapshots: %w", err)
 	}
-	secrets := &corev1.SecretList{}
-	if err := k.live.List(ctx, secrets, client.InNamespace(scope.Cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: scope.Cluster.Name},
-		client.HasLabels{v1alpha1.OldKeyLabel}); err != nil {
-		return fmt.Errorf("listing Secrets with old keys: %w", err)
+	secrets, err := k.oldKeys(ctx, scope)
+	if err != nil {
+		return err
 	}
-	for i := range secrets.Items {
-		secret := &secrets.Items[i]
+	unknown := slices.ContainsFunc(snapshots.Items, func(s v1alpha1.EtcdSnapshot) bool {
+		return s.Spec.ClusterName == scope.Cluster.Name && s.Spec.Contents == nil
+	})
+	for i := range secrets {
+		secret := &secrets[i]
 		owners := ownersOf(snapshots.Items, scope.Cluster.Name, secret.Annotations[v1alpha1.KeyFingerprintAnnotation])
-		if len(owners) == 0 || slices.Equal(owners, secret.OwnerReferences) {
+		if len(owners) == 0 {
 			continue
 		}
-		if err := guard.Check(guard.With(ctx, scope.Guard), "changing Secret "+secret.Name); err != nil {
-			return err
+		if unknown {
+			owners = append(owners, ownersOfKind(secret, clusterKind)...)
 		}
-		secret.OwnerReferences = owners
-		if err := k.client.Update(ctx, secret); err != nil {
-			return fmt.Errorf("changing Secret %s: %w", secret.Name, err)
+		if slices.Equal(owners, secret.OwnerReferences) {
+			continue
+		}
+		if err := k.own(ctx, scope, secret, owners); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// ownersOfKind are the owners of a Secret of a kind.
+func ownersOfKind(secret *corev1.Secret, kind string) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(secret.OwnerReferences), func(owner metav1.OwnerReference) bool { return owner.Kind != kind })
 }
 
 // ownersOf are the snapshots of a cluster that need a key.

@@ -98,10 +98,11 @@ func (e *Executor) Steps() []kind.Step {
 		{Name: v1alpha1.RestartingStep, Repeat: kind.Safe, Timeout: 2 * time.Minute},
 		{Name: v1alpha1.VerifyingStep, Waits: true, Timeout: 15 * time.Minute},
 		{Name: v1alpha1.ProvingStep, Repeat: kind.Safe, Blind: true, Timeout: 5 * time.Minute},
+		{Name: v1alpha1.AwaitingCredentialsStep, Waits: true}, // People have the time that they need.
 		// It has no deadline of its own: Secrets that people have to renew take as long as they take.
 		{Name: v1alpha1.RefreshingStep, Waits: true},
 		{Name: v1alpha1.SnapshottingStep, Repeat: kind.Safe, Blind: true, Cancel: true, Timeout: 30 * time.Minute},
-		{Name: v1alpha1.RewritingStep, Repeat: kind.Safe, Blind: true, Cancel: true, Timeout: 15 * time.Minute},
+		{Name: v1alpha1.RewritingStep, Repeat: kind.Safe, Cancel: true, Timeout: 15 * time.Minute},
 		{Name: v1alpha1.RenewingStep, Repeat: kind.Safe, Blind: true, Timeout: 5 * time.Minute},
 	}
 }
@@ -120,11 +121,16 @@ func (e *Executor) Observe(ctx context.Context, scope kind.Scope, unit kind.Unit
 
 // Next implements kind.Executor.
 func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	if scope.TurnBack && keyplan.TakenBack(unit.Status.Stage) {
+		return kind.Action{Verdict: kind.Done} // What was begun here is taken back by a stage of its own, whatever config it finds.
+	}
 	switch unit.Status.Stage {
 	case keyplan.CheckStage:
 		return checking(unit, seen)
 	case keyplan.KeysStage:
 		return once(unit, v1alpha1.GeneratingStep)
+	case keyplan.PublishKeysStage:
+		return publishing(scope, unit, clusterLookOf(seen))
 	case keyplan.RefreshTokensStage, keyplan.BackRefreshTokensStage:
 		return refreshing(scope, unit, clusterLookOf(seen))
 	case keyplan.SnapshotStage:
@@ -182,6 +188,9 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 	case v1alpha1.RestartingStep:
 		return kind.Outcome{}, e.apply(ctx, scope, unit, markOf(scope, unit))
 	case v1alpha1.ProvingStep:
+		if losesKey(unit.Status.Stage) {
+			return e.proveReading(ctx, scope, unit)
+		}
 		return e.prove(ctx, scope, unit)
 	case v1alpha1.SnapshottingStep:
 		return kind.Outcome{}, e.options.Snapshots.Take(ctx, scope.Cluster, scope.Guard, kind.SnapshotName(scope))

@@ -118,7 +118,10 @@ func (e *Executor) lookAtKeys(ctx context.Context, scope kind.Scope, unit kind.U
 // hashes are those of the config that a pass asks for, without and with the mark that makes Talos restart the API server.
 func hashes(scope kind.Scope, unit kind.Unit, active []byte, kept keys) (desired, marked string, err error) {
 	config, err := wanted(scope.Spec, unit.Status.Stage, active, kept, "")
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoKeys):
+		return "", "", gone(scope)
+	case err != nil:
 		return "", "", err
 	}
 	with, err := machineconfig.WithRestartMark(config, markOf(scope, unit))
@@ -310,7 +313,7 @@ func controlPlanes(scope kind.Scope) []*v1alpha1.TalosMachine {
 // may have joined since, or be away.
 func (e *Executor) behind(ctx context.Context, scope kind.Scope, reader talos.Reader, kept keys, stage string) string {
 	which := "new"
-	if back(stage) {
+	if keyplan.Back(stage) {
 		which = "old"
 	}
 	for _, machine := range controlPlanes(scope) {
@@ -325,16 +328,13 @@ func (e *Executor) behind(ctx context.Context, scope kind.Scope, reader talos.Re
 		if err != nil {
 			return fmt.Sprintf("control plane %s: %s", machine.Name, err)
 		}
-		if uses == back(stage) {
+		if uses == keyplan.Back(stage) {
 			return fmt.Sprintf("control plane %s does not use the %s key, and would be left without any: has it joined since? Remove it, and join it again "+
 				"with the machine config of another control plane", machine.Name, which)
 		}
 	}
 	return ""
 }
-
-// back says whether a stage is on the way back.
-func back(stage string) bool { return strings.HasPrefix(stage, "Back") }
 
 // usesNew says whether a config uses the new key that a stage is about.
 func usesNew(config []byte, kept keys, stage string) (bool, error) {
@@ -367,7 +367,7 @@ func wanted(spec v1alpha1.TalosOperationSpec, stage string, active []byte, kept 
 }
 
 // errNoKeys means that a pass asks for a key that is not kept.
-var errNoKeys = errors.New("the Secret with the new keys is gone: create another operation, which makes others")
+var errNoKeys = errors.New("the Secret with the new keys is gone")
 
 func withServiceAccount(config []byte, stage string, kept keys) ([]byte, error) {
 	account, err := machineconfig.ServiceAccountOf(config)

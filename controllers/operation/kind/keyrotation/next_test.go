@@ -37,7 +37,7 @@ func unitOf(stage string, step v1alpha1.OperationStep, change ...func(*kind.Unit
 			Status: v1alpha1.TalosMachineStatus{NodeName: "cp-1"},
 		},
 	}
-	if step != "" && step != v1alpha1.VerifyingStep && step != v1alpha1.RefreshingStep {
+	if step != "" && step != v1alpha1.VerifyingStep && step != v1alpha1.RefreshingStep && step != v1alpha1.AwaitingCredentialsStep {
 		u.Status.Outcome = &v1alpha1.CallOutcome{Result: v1alpha1.CallSucceeded}
 	}
 	for _, c := range change {
@@ -121,6 +121,15 @@ func TestNextOfAMachine(t *testing.T) {
 		"a pass of another machine":           {account, unitOf("AcceptServiceAccount", ""), seenAs(func(o *kind.Observation, _ *look) { o.Talos.UUID = "other" }), fails("has UUID")},
 		"a pass of who is held by now":        {account, unitOf("SwapServiceAccount", "", held), seenAs(), waitsAt("ControlPlaneHeld", "ichor machine unhold c1-cp-1")},
 		"a drop, and another lags behind":     {secretbox, unitOf("DropSecretbox", ""), seenAs(with(func(l *look) { l.others = "cp-3 lags" })), waitsAt("KeysInUse", "cp-3 lags")},
+		"a drop writes what is left":          {secretbox, unitOf("DropSecretbox", ""), seenAs(), And(calls("Rewriting", ""), HaveField("Anew", true), HaveField("GoOn", false))},
+		"a drop, one page":                    {secretbox, unitOf("DropSecretbox", "Rewriting", cursor("secrets a/x", 500)), seenAs(), And(calls("Rewriting", ""), HaveField("GoOn", true))},
+		"a drop, the last page":               {secretbox, unitOf("DropSecretbox", "Rewriting", cursor("", 700)), seenAs(), calls("Applying", "wanted")},
+		"a drop, and another lags meanwhile":  {secretbox, unitOf("DropSecretbox", "Rewriting", cursor("", 700)), seenAs(with(func(l *look) { l.others = "cp-3 lags" })), HaveField("Verdict", kind.Park)},
+		"a drop, and a webhook refuses":       {secretbox, unitOf("DropSecretbox", "Rewriting", failed), seenAs(), fails("it broke")},
+		"a drop of tokens writes nothing":     {account, unitOf("DropServiceAccount", ""), seenAs(), calls("Applying", "wanted")},
+		"the way back writes what is left":    {secretbox, unitOf("BackAcceptSecretbox", ""), seenAs(), calls("Rewriting", "")},
+		"a drop is proved by what is read":    {secretbox, unitOf("DropSecretbox", "Verifying"), seenAs(there), calls("Proving", "")},
+		"and so is the way back":              {secretbox, unitOf("BackAcceptSecretbox", "Verifying"), seenAs(there), calls("Proving", "")},
 		"applied":                             {account, unitOf("SwapServiceAccount", "Applying"), seenAs(there), verifies},
 		"refused":                             {account, unitOf("SwapServiceAccount", "Applying", failed), seenAs(), fails("it broke")},
 		"restarted":                           {account, unitOf("SwapServiceAccount", "Restarting"), seenAs(markedNow), verifies},
@@ -179,6 +188,10 @@ func TestNextOfACluster(t *testing.T) {
 	e, until := New(Options{}), time.Date(2026, 1, 3, 3, 14, 5, 0, time.UTC)
 	confirmed := scopeOf(v1alpha1.ServiceAccountKey)
 	confirmed.ConfirmedStage = "RefreshTokens"
+	published := scopeOf(v1alpha1.ServiceAccountKey)
+	published.ConfirmedStage = "PublishKeys"
+	foreign := clusterLook{issuer: "https://bucket.example", keyID: "kid-1"}
+	const publish = "publish key kid-1, which /openid/v1/jwks has by now, at https://bucket.example; then: ichor operation confirm keys-1"
 	other := scopeOf(v1alpha1.ServiceAccountKey)
 	other.ConfirmedStage = "Swap"
 	for name, row := range map[string]struct {
@@ -187,26 +200,41 @@ func TestNextOfACluster(t *testing.T) {
 		seen  clusterLook
 		want  kind.Action
 	}{
-		"keys":            {account, whole("Keys", ""), clusterLook{}, kind.Action{Verdict: kind.Call, Step: "Generating"}},
-		"keys, kept":      {account, whole("Keys", "Generating"), clusterLook{}, kind.Action{Verdict: kind.Done}},
-		"keys, not kept":  {account, whole("Keys", "Generating", failed), clusterLook{}, kind.Action{Verdict: kind.Fail, Message: "Generating failed: it broke"}},
-		"a snapshot":      {secretbox, whole("Snapshot", ""), clusterLook{}, kind.Action{Verdict: kind.Call, Step: "Snapshotting"}},
-		"the bundle":      {secretbox, whole("Bundle", ""), clusterLook{}, kind.Action{Verdict: kind.Call, Step: "Renewing"}},
+		"keys":                            {account, whole("Keys", ""), clusterLook{}, kind.Action{Verdict: kind.Call, Step: "Generating"}},
+		"keys, kept":                      {account, whole("Keys", "Generating"), clusterLook{}, kind.Action{Verdict: kind.Done}},
+		"keys, not kept":                  {account, whole("Keys", "Generating", failed), clusterLook{}, kind.Action{Verdict: kind.Fail, Message: "Generating failed: it broke"}},
+		"a snapshot":                      {secretbox, whole("Snapshot", ""), clusterLook{}, kind.Action{Verdict: kind.Call, Step: "Snapshotting"}},
+		"the bundle":                      {secretbox, whole("Bundle", ""), clusterLook{}, kind.Action{Verdict: kind.Call, Step: "Renewing"}},
+		"the cluster verifies tokens":     {account, whole("PublishKeys", ""), clusterLook{keyID: "k"}, kind.Action{Verdict: kind.Done}},
+		"nobody knows who does":           {account, whole("PublishKeys", ""), clusterLook{trouble: "no answer"}, kind.Action{Verdict: kind.Wait, Reason: "TargetReachable", Message: "no answer"}},
+		"somebody else verifies tokens":   {account, whole("PublishKeys", ""), foreign, kind.Action{Verdict: kind.Wait, Step: "AwaitingCredentials", Message: publish}},
+		"and has not the new key yet":     {account, whole("PublishKeys", "AwaitingCredentials"), foreign, kind.Action{Verdict: kind.Wait, Step: "AwaitingCredentials", Message: publish}},
+		"and has it, as somebody says":    {published, whole("PublishKeys", "AwaitingCredentials"), foreign, kind.Action{Verdict: kind.Done, Message: "confirmed by hand"}},
+		"and nobody has looked at it yet": {account, whole("PublishKeys", "AwaitingCredentials"), clusterLook{}, kind.Action{Verdict: kind.Wait, Message: "looking where tokens are verified"}},
+
 		"tokens":          {account, whole("RefreshTokens", ""), clusterLook{}, kind.Action{Verdict: kind.Wait, Step: "Refreshing", Message: "waiting until tokens of the old key are refreshed"}},
 		"tokens, a while": {account, whole("RefreshTokens", "Refreshing"), clusterLook{until: until}, kind.Action{Verdict: kind.Wait, Message: "until 2026-01-03T03:14:05Z, when pods have new tokens; end it earlier with: ichor operation confirm keys-1"}},
 		"tokens, a while, and some that nobody renews": {account, whole("RefreshTokens", "Refreshing"), clusterLook{until: until, legacy: []string{"a/x", "b/y"}}, kind.Action{
-			Verdict: kind.Wait, Message: "until 2026-01-03T03:14:05Z, when pods have new tokens; 2 Secrets with an old token: make anew a/x, b/y; end it earlier with: ichor operation confirm keys-1",
+			Verdict: kind.Wait, Message: "until 2026-01-03T03:14:05Z, when pods have new tokens; 2 Secrets with a token of the old key: make anew a/x, b/y; end it earlier with: ichor operation confirm keys-1",
 		}},
 		"tokens that nobody renews": {account, whole("RefreshTokens", "Refreshing"), clusterLook{until: until, over: true, legacy: []string{"a", "b", "c", "d"}}, kind.Action{
-			Verdict: kind.Wait, Message: "4 Secrets with an old token, which nobody renews: delete and make anew a, b, c and 1 more; end it earlier with: ichor operation confirm keys-1",
+			Verdict: kind.Wait, Message: "4 Secrets with a token of the old key, which nobody renews: delete and make anew a, b, c and 1 more; end it earlier with: ichor operation confirm keys-1",
 		}},
 		"tokens, of which nobody knows": {account, whole("RefreshTokens", "Refreshing"), clusterLook{trouble: "no answer"}, kind.Action{
-			Verdict: kind.Wait, Message: "waiting for the Kubernetes API, to see who uses old tokens: no answer",
+			Verdict: kind.Wait, Message: "waiting for the Kubernetes API, to see who uses such tokens: no answer",
 		}},
 		"tokens, refreshed":         {account, whole("RefreshTokens", "Refreshing"), clusterLook{until: until, over: true}, kind.Action{Verdict: kind.Done}},
-		"tokens, confirmed":         {confirmed, whole("RefreshTokens", "Refreshing"), clusterLook{until: until, legacy: []string{"a/x"}}, kind.Action{Verdict: kind.Done, Message: "confirmed by hand, although old tokens are in a/x"}},
+		"tokens, confirmed":         {confirmed, whole("RefreshTokens", "Refreshing"), clusterLook{until: until, legacy: []string{"a/x"}}, kind.Action{Verdict: kind.Done, Message: "confirmed by hand, although tokens of the old key are in a/x"}},
 		"tokens, something else is": {other, whole("RefreshTokens", "Refreshing"), clusterLook{}, kind.Action{Verdict: kind.Wait, Message: "waiting until tokens of the old key are refreshed"}},
 
+		"tokens of the new key": {account, whole("BackRefreshTokens", "Refreshing"), clusterLook{until: until, over: true, legacy: []string{"a"}}, kind.Action{
+			Verdict: kind.Wait, Message: "1 Secret with a token of the new key, which nobody renews: delete and make anew a; end it earlier with: ichor operation confirm keys-1",
+		}},
+
+		"objects, one page, and one lags": {secretbox, whole("Rewrite", "Rewriting", cursor("secrets a/x", 500)), clusterLook{others: "cp-3"}, kind.Action{Verdict: kind.Wait, Reason: "KeysInUse", Message: "cp-3"}},
+		"objects, one page, and one is silent": {secretbox, whole("Rewrite", "Rewriting", cursor("secrets a/x", 500)), clusterLook{trouble: "no answer"}, kind.Action{
+			Verdict: kind.Wait, Reason: "TargetReachable", Message: "no answer",
+		}},
 		"objects":                    {secretbox, whole("Rewrite", ""), clusterLook{}, kind.Action{Verdict: kind.Call, Step: "Rewriting"}},
 		"objects, and one lags":      {secretbox, whole("Rewrite", ""), clusterLook{others: "cp-3"}, kind.Action{Verdict: kind.Wait, Reason: "KeysInUse", Message: "cp-3"}},
 		"objects, one page":          {secretbox, whole("Rewrite", "Rewriting", cursor("secrets a/x", 500)), clusterLook{}, kind.Action{Verdict: kind.Call, Step: "Rewriting", GoOn: true}},
@@ -218,6 +246,37 @@ func TestNextOfACluster(t *testing.T) {
 			action := e.Next(row.scope, row.unit, kind.Observation{Own: row.seen})
 			g.Expect(action).To(Equal(row.want))
 			g.Expect(len(action.Message)).To(BeNumerically("<=", 256))
+		})
+	}
+}
+
+// What was begun is left where it is, whatever it waits for or failed of: stages of their own take it back. The way back is gone to its end, as
+// is what comes before anything was changed.
+func TestTurnBack(t *testing.T) {
+	e := New(Options{})
+	back := scopeOf(v1alpha1.ServiceAccountKey, v1alpha1.SecretboxKey)
+	back.TurnBack = true
+	for name, row := range map[string]struct {
+		unit kind.Unit
+		seen kind.Observation
+		want kind.Verdict
+	}{
+		"nobody was told yet":              {unitOf("AcceptServiceAccount", ""), seenAs(), kind.Done},
+		"an API server does not come up":   {unitOf("SwapServiceAccount", "Verifying"), seenAs(there, without("its API server")), kind.Done},
+		"nor was it after a while":         {unitOf("SwapSecretbox", "Verifying", timedOut), seenAs(there, without("its API server")), kind.Done},
+		"a machine is silent":              {unitOf("AcceptSecretbox", "Verifying"), seenAs(silent), kind.Done},
+		"tokens are not proved":            {unitOf("SwapServiceAccount", "Proving", timedOut), seenAs(there), kind.Done},
+		"a key that nobody publishes":      {whole("PublishKeys", "AwaitingCredentials"), kind.Observation{}, kind.Done},
+		"tokens that nobody renews":        {whole("RefreshTokens", "Refreshing"), kind.Observation{Own: clusterLook{legacy: []string{"a/x"}}}, kind.Done},
+		"in the middle of objects":         {whole("Rewrite", "Rewriting", cursor("secrets a/x", 9)), kind.Observation{}, kind.Done},
+		"a webhook refuses":                {whole("Rewrite", "Rewriting", failed), kind.Observation{}, kind.Done},
+		"documents":                        {unitOf("Migrate", "Verifying"), seenAs(there, without("its API server")), kind.Wait},
+		"tokens of the new key":            {whole("BackRefreshTokens", "Refreshing"), kind.Observation{Own: clusterLook{legacy: []string{"a/x"}}}, kind.Wait},
+		"the way back of a machine":        {unitOf("BackSwapSecretbox", ""), seenAs(), kind.Call},
+		"an old key that is being dropped": {unitOf("DropServiceAccount", "Verifying"), seenAs(there, without("its API server")), kind.Wait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(e.Next(back, row.unit, asOf(row.unit, row.seen)).Verdict).To(Equal(row.want))
 		})
 	}
 }
@@ -239,6 +298,7 @@ func TestSettle(t *testing.T) {
 		"to be restarted":          {unitOf("SwapSecretbox", "Verifying"), seenAs(there, late), kind.Call},
 		"waiting for tokens":       {whole("RefreshTokens", "Refreshing"), kind.Observation{}, kind.Park},
 		"in the middle of objects": {whole("Rewrite", "Rewriting", cursor("secrets a/x", 9)), kind.Observation{}, kind.Park},
+		"before a drop":            {unitOf("DropSecretbox", "Rewriting", cursor("secrets a/x", 9)), seenAs(), kind.Park},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(e.Settle(secretbox, row.unit, asOf(row.unit, row.seen)).Verdict).To(Equal(row.want))

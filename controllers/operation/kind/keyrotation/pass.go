@@ -88,15 +88,26 @@ func pass(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	if bad := blocked(unit, seen); bad != nil {
 		return *bad
 	}
-	found := lookOf(unit, seen)
-	if wait := mayBegin(unit, found); wait != nil {
+	found, writes := lookOf(unit, seen), unit.Status.Step == v1alpha1.RewritingStep
+	wait := mayBegin(unit, found)
+	switch {
+	case writes && found.others != "":
+		return kind.Action{Verdict: kind.Park} // What that one writes meanwhile has to be written again as well, from the beginning.
+	case wait != nil:
 		return *wait
-	}
-	if found.active == found.desired {
+	case found.active == found.desired:
 		return verifying // Whoever has brought it there, it has to be proved.
+	case writes && moreToWrite(unit):
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.RewritingStep, GoOn: true}
+	case !writes && losesKey(unit.Status.Stage):
+		return kind.Action{Verdict: kind.Call, Step: v1alpha1.RewritingStep, Anew: true}
 	}
 	return kind.Action{Verdict: kind.Call, Step: v1alpha1.ApplyingStep, ConfigHash: found.desired}
 }
+
+// losesKey says whether a stage is the pass after which nothing is read any more that one of the keys has encrypted. A control plane that was
+// behind for a while may have written with that key, so its API server writes once more what it still can read.
+func losesKey(stage string) bool { return keyplan.TakesAway(stage) && encryptionChanges[stage] != nil }
 
 // verify goes on once a machine is well and its API server has the keys of its config, and sees to it that it gets them.
 func verify(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
@@ -125,12 +136,12 @@ func verify(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action
 	return kind.Action{Verdict: kind.Done, Message: found.proof}
 }
 
-// proves says whether a pass is proved by tokens.
+// proves says whether a pass is proved by tokens, or by what is read.
 func proves(scope kind.Scope, stage string) bool {
 	if stage == keyplan.MigrateStage {
 		return keyplan.Rotates(scope.Spec, v1alpha1.ServiceAccountKey)
 	}
-	return accountChanges[stage] != nil
+	return accountChanges[stage] != nil || losesKey(stage)
 }
 
 // check has a machine check the config of the first pass, which changes nothing there.

@@ -20,7 +20,7 @@ const (
 	// probeLifetime is how long a token is good that is thrown away at once. API servers sign none that is good for less.
 	probeLifetime = 10 * time.Minute
 
-	// oldLifetime is how long the token of the old key is good that is kept to see it refused in the end.
+	// oldLifetime is how long the token of a key is good that is kept to see it refused in the end.
 	oldLifetime = 30 * 24 * time.Hour
 )
 
@@ -44,7 +44,10 @@ func (e *Executor) prove(ctx context.Context, scope kind.Scope, unit kind.Unit) 
 		if machine.Name == unit.Status.Name {
 			continue
 		}
-		if err := e.proveWith(ctx, scope, unit.Machine, own, token, machine); err != nil {
+		switch err := e.proveWith(ctx, scope, unit.Machine, own, token, machine); {
+		case err != nil && keyplan.Back(unit.Status.Stage) && kube.Silent(err):
+			continue // It may be what is taken back that keeps it from answering. It has to prove itself when its turn comes.
+		case err != nil:
 			return kind.Outcome{}, err
 		}
 		others++
@@ -78,7 +81,8 @@ func takes(ctx context.Context, server *opened, token kube.Token, at, from strin
 	return err
 }
 
-// proveOld keeps a token of the old key while there is one, has it taken until the old key is dropped, and refused from then on.
+// proveOld keeps a token of each key while it signs. That of the key which stays is taken to the end, and that of the other one is refused once
+// this key is taken away.
 func (e *Executor) proveOld(ctx context.Context, scope kind.Scope, unit kind.Unit, own *opened) error {
 	stage := unit.Status.Stage
 	kept, found, err := e.keeper.load(ctx, scope)
@@ -86,24 +90,69 @@ func (e *Executor) proveOld(ctx context.Context, scope kind.Scope, unit kind.Uni
 	case err != nil || !found || stage == keyplan.MigrateStage:
 		return err
 	case stage == keyplan.AcceptServiceAccountStage && kept.oldToken == "":
-		token, err := own.IssueToken(ctx, oldLifetime)
-		if err != nil {
+		return e.keepTokenOf(ctx, scope, own, oldTokenData)
+	case stage == keyplan.SwapServiceAccountStage && kept.newToken == "":
+		if err := e.keepTokenOf(ctx, scope, own, newTokenData); err != nil {
 			return err
 		}
-		return e.keeper.keepToken(ctx, scope, token.Text)
-	case kept.oldToken == "":
+	case stage == keyplan.BackAcceptServiceAccountStage:
+		if err := e.proveToken(ctx, unit, own, kept.newToken, "new", false); err != nil {
+			return err
+		}
+	}
+	return e.proveToken(ctx, unit, own, kept.oldToken, "old", !keyplan.Drops(stage))
+}
+
+// keepTokenOf keeps a token that an API server signs now.
+func (e *Executor) keepTokenOf(ctx context.Context, scope kind.Scope, own *opened, name string) error {
+	token, err := own.IssueToken(ctx, oldLifetime)
+	if err != nil {
+		return err
+	}
+	return e.keeper.keepToken(ctx, scope, name, token.Text)
+}
+
+// proveToken proves that an API server takes a token, or refuses it. None that was kept proves nothing.
+func (e *Executor) proveToken(ctx context.Context, unit kind.Unit, own *opened, token, which string, takes bool) error {
+	if token == "" {
 		return nil
 	}
-	taken, err := own.TakesToken(ctx, kept.oldToken)
-	switch dropped := keyplan.Drops(stage); {
+	taken, err := own.TakesToken(ctx, token)
+	switch {
 	case err != nil:
 		return err
-	case dropped && taken:
-		return later("the API server of %s still takes a token of the old key", unit.Status.Name)
-	case !dropped && !taken && e.lives(kept.oldToken):
-		return later("the API server of %s does not take a token of the old key any more", unit.Status.Name)
+	case taken && !takes:
+		return later("the API server of %s still takes a token of the %s key", unit.Status.Name, which)
+	case !taken && takes && e.lives(token):
+		return later("the API server of %s does not take a token of the %s key any more", unit.Status.Name, which)
 	}
 	return nil
+}
+
+// proveReading has the API server of a control plane read all that is encrypted, with the keys that it has left.
+func (e *Executor) proveReading(ctx context.Context, scope kind.Scope, unit kind.Unit) (kind.Outcome, error) {
+	config, err := e.config(ctx, scope, unit.Machine)
+	if err != nil {
+		return kind.Outcome{}, err
+	}
+	encryption, err := machineconfig.EncryptionOf(config)
+	if err != nil {
+		return kind.Outcome{}, finding("%s", err)
+	}
+	server, closeIt, err := e.server(ctx, scope, unit.Machine, config)
+	if err != nil {
+		return kind.Outcome{}, err
+	}
+	defer closeIt()
+	all := 0
+	for _, resource := range encryption.Resources() {
+		number, err := server.ReadAll(ctx, resource)
+		if err != nil {
+			return kind.Outcome{}, fmt.Errorf("the API server of %s cannot read all that is encrypted: %w", unit.Status.Name, err)
+		}
+		all += number
+	}
+	return kind.Outcome{Message: fmt.Sprintf("its API server reads %s with %s alone", count(int64(all), "encrypted object"), encryption.Keys()[0].Name)}, nil
 }
 
 // opened is an API server that can be asked until it is closed.
@@ -207,6 +256,7 @@ func words(kept keys) string {
 
 // make makes new keys of the kinds that the cluster has, and finds the old ones.
 func (e *Executor) make(ctx context.Context, scope kind.Scope) (made keys, old []oldKey, err error) {
+	var accepted []string
 	for _, machine := range controlPlanes(scope) {
 		config, err := e.config(ctx, scope, machine)
 		if err != nil {
@@ -216,6 +266,11 @@ func (e *Executor) make(ctx context.Context, scope kind.Scope) (made keys, old [
 			if old, err = made.withIssuer(config, old); err != nil {
 				return keys{}, nil, finding("%s: %s", machine.Name, err)
 			}
+			account, err := machineconfig.ServiceAccountOf(config)
+			if err != nil {
+				return keys{}, nil, finding("%s: %s", machine.Name, err)
+			}
+			accepted = append(accepted, account.Accepted...)
 		}
 		if keyplan.Rotates(scope.Spec, v1alpha1.SecretboxKey) {
 			encryption, err := machineconfig.EncryptionOf(config)
@@ -228,6 +283,9 @@ func (e *Executor) make(ctx context.Context, scope kind.Scope) (made keys, old [
 				}})
 			}
 		}
+	}
+	if made.oldIssuers, err = e.keeper.withRetired(ctx, scope, made.oldIssuers, accepted); err != nil {
+		return keys{}, nil, err
 	}
 	if keyplan.Rotates(scope.Spec, v1alpha1.SecretboxKey) {
 		made.secretbox, err = machineconfig.NewSecretboxKey()

@@ -13,6 +13,7 @@ import (
 // waysBack are the stages that take back the furthest stage of a key that was begun with, and those before it.
 var waysBack = map[string][]string{
 	AcceptServiceAccountStage: {BackAcceptServiceAccountStage},
+	PublishKeysStage:          {BackAcceptServiceAccountStage},
 	SwapServiceAccountStage:   {BackSwapServiceAccountStage, BackRefreshTokensStage, BackAcceptServiceAccountStage},
 	RefreshTokensStage:        {BackSwapServiceAccountStage, BackRefreshTokensStage, BackAcceptServiceAccountStage},
 	AcceptSecretboxStage:      {BackAcceptSecretboxStage},
@@ -101,7 +102,7 @@ func noWayBack(facts plan.Facts) string {
 			return ""
 		}
 	}
-	return "an old key is being dropped, or is gone: the operation goes on to its end"
+	return "an old key is being dropped, or is gone: there is no way back, and the operation goes on to its end"
 }
 
 // NoWayBack implements plan.TurnsBack.

@@ -28,6 +28,9 @@ const (
 	// AcceptServiceAccountStage is the pass after which every API server takes tokens of the new key.
 	AcceptServiceAccountStage = "AcceptServiceAccount"
 
+	// PublishKeysStage waits until who verifies tokens elsewhere has the new key, if anybody does.
+	PublishKeysStage = "PublishKeys"
+
 	// SwapServiceAccountStage is the pass after which every API server signs with the new key.
 	SwapServiceAccountStage = "SwapServiceAccount"
 
@@ -79,7 +82,7 @@ type Planner struct {
 func (Planner) Traits(spec v1alpha1.TalosOperationSpec) plan.Traits {
 	traits := plan.Traits{Windows: plan.WindowsToBegin, StartVerb: spec.StartSubresource()}
 	if Rotates(spec, v1alpha1.ServiceAccountKey) {
-		traits.Confirmable = []string{RefreshTokensStage, BackRefreshTokensStage}
+		traits.Confirmable = []string{PublishKeysStage, RefreshTokensStage, BackRefreshTokensStage}
 	}
 	return traits
 }
@@ -138,7 +141,7 @@ func (p Planner) forwards(facts plan.Facts, controlPlanes []*v1alpha1.TalosMachi
 
 // stagesOf are the stages of a key, in order.
 var stagesOf = map[v1alpha1.RotatedKey][]string{
-	v1alpha1.ServiceAccountKey: {AcceptServiceAccountStage, SwapServiceAccountStage, RefreshTokensStage, DropServiceAccountStage},
+	v1alpha1.ServiceAccountKey: {AcceptServiceAccountStage, PublishKeysStage, SwapServiceAccountStage, RefreshTokensStage, DropServiceAccountStage},
 	v1alpha1.SecretboxKey:      {AcceptSecretboxStage, SwapSecretboxStage, RewriteStage, DropSecretboxStage},
 }
 
@@ -150,6 +153,9 @@ func stage(facts plan.Facts, controlPlanes []*v1alpha1.TalosMachine, name string
 		made.Batch.Parallel = max(len(controlPlanes), 1)
 	case Passes(name):
 		made.Batch.Tiered, made.Disruptive, made.KeepsEtcd = true, true, true
+		if Back(name) {
+			made.Gates = backGates
+		}
 	case name == SnapshotStage:
 		made.Whole, made.Gates = true, []string{v1alpha1.EtcdHealthyGate}
 		return made
@@ -172,6 +178,15 @@ func keysOf(spec v1alpha1.TalosOperationSpec) []v1alpha1.RotatedKey {
 func (p Planner) snapshots(facts plan.Facts) bool {
 	return p.StoresSnapshots && facts.Cluster.Spec.EtcdBackup != nil && facts.Cluster.Spec.EtcdBackup.BucketURL != ""
 }
+
+// backPrefix begins the name of each stage of a way back.
+const backPrefix = "Back"
+
+// backGates are the gates of a pass on the way back. That all others are ready is none of them: what one is sick of may be what is taken back.
+var backGates = []string{v1alpha1.ControlPlaneTransitioningReason, v1alpha1.MachinesDiscoveredGate, v1alpha1.TargetReachableGate, v1alpha1.EtcdHealthyGate}
+
+// Back says whether a stage is on the way back.
+func Back(stage string) bool { return strings.HasPrefix(stage, backPrefix) }
 
 // Stages of a way back. They take back what the stages of almost the same name have done.
 const (
@@ -217,6 +232,9 @@ func TakesAway(stage string) bool {
 	return Drops(stage) || stage == BackAcceptServiceAccountStage || stage == BackAcceptSecretboxStage
 }
 
+// TakenBack says whether a stage is one that a rotation which is turned back leaves where it is: a stage of its own takes back what it has done.
+func TakenBack(stage string) bool { return len(waysBack[stage]) > 0 }
+
 // Unsafe says whether a stage is between the first API server that uses the new key and the last one that has the old key, or on the way back
 // the last one that has the new key.
 func Unsafe(stage string) bool {
@@ -228,6 +246,10 @@ func Unsafe(stage string) bool {
 	return false
 }
 
+// restartsOfAPass is how often an API server restarts in a pass at most: for its config, for the mark that makes Talos restart it once more, and
+// when that mark goes.
+const restartsOfAPass = 3
+
 func (p Planner) warnings(facts plan.Facts, controlPlanes []*v1alpha1.TalosMachine) []plan.Warning {
 	passes := 0
 	for _, stage := range p.forwards(facts, controlPlanes) {
@@ -235,16 +257,17 @@ func (p Planner) warnings(facts plan.Facts, controlPlanes []*v1alpha1.TalosMachi
 			passes++
 		}
 	}
+	times := fmt.Sprintf("restarts up to %d times, and up to %d where Talos restarts it too early", passes, passes*restartsOfAPass)
 	restarts := plan.Warning{Code: RestartsWarning, Message: fmt.Sprintf(
-		"the API server of each control plane restarts up to %d times, one control plane at a time: who watches it connects again", passes)}
+		"the API server of each control plane %s, one control plane at a time: who watches it connects again", times)}
 	if len(controlPlanes) == 1 {
 		restarts = plan.Warning{Code: plan.SingleControlPlaneWarning, Message: fmt.Sprintf(
-			"the only API server restarts up to %d times: the Kubernetes API of the cluster is away meanwhile", passes)}
+			"the only API server %s: the Kubernetes API of the cluster is away meanwhile", times)}
 	}
 	list := []plan.Warning{restarts}
 	if Rotates(facts.Spec, v1alpha1.ServiceAccountKey) {
 		list = append(list, plan.Warning{Code: TokensWarning, Message: "once the old key is dropped, every token that it signed is void: the operation waits until pods have new ones, and names " +
-			"the Secrets whose tokens nobody renews; who verifies tokens elsewhere has to fetch the new keys before"})
+			"the Secrets whose tokens nobody renews; where the issuer is not the cluster itself, it waits until somebody has published the new key there"})
 	}
 	if !Rotates(facts.Spec, v1alpha1.SecretboxKey) {
 		return list

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -62,7 +63,7 @@ func names(stages []plan.Stage) []string {
 }
 
 func TestStages(t *testing.T) {
-	account := []string{"AcceptServiceAccount", "SwapServiceAccount", "RefreshTokens", "DropServiceAccount"}
+	account := []string{"AcceptServiceAccount", "PublishKeys", "SwapServiceAccount", "RefreshTokens", "DropServiceAccount"}
 	secretbox := []string{"AcceptSecretbox", "SwapSecretbox", "Rewrite", "DropSecretbox"}
 	begin, end := []string{"Check", "Keys", "Migrate"}, []string{"Bundle"}
 	join := func(lists ...[]string) (all []string) {
@@ -127,6 +128,9 @@ func TestWarnings(t *testing.T) {
 			for _, warning := range p.Warnings {
 				codes = append(codes, warning.Code)
 				g.Expect(len(warning.Message)).To(BeNumerically("<=", 320), warning.Message)
+				if warning.Code == RestartsWarning {
+					g.Expect(warning.Message).To(ContainSubstring("restarts up to 4 times, and up to 12 where Talos restarts it too early"))
+				}
 			}
 			g.Expect(codes).To(Equal(row.codes))
 		})
@@ -197,8 +201,138 @@ func TestNothingSpeaksAgainst(t *testing.T) {
 
 func TestTraits(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(Planner{}.Traits(facts(both).Spec)).To(Equal(plan.Traits{Windows: plan.WindowsToBegin, StartVerb: "key-rotation", Confirmable: []string{"RefreshTokens", "BackRefreshTokens"}}))
+	g.Expect(Planner{}.Traits(facts(both).Spec)).To(Equal(plan.Traits{Windows: plan.WindowsToBegin, StartVerb: "key-rotation", Confirmable: []string{"PublishKeys", "RefreshTokens", "BackRefreshTokens"}}))
 	g.Expect(Planner{}.Traits(facts(v1alpha1.SecretboxKey).Spec).Confirmable).To(BeEmpty())
 	g.Expect(Planner{}.Narrow(v1alpha1.OperationTarget{TalosVersion: "v1.14.1"})).To(BeZero())
 	g.Expect(Planner{}.AtTarget(nil, v1alpha1.OperationTarget{})).To(BeFalse())
+}
+
+// status is what an operation has done: stages that are over, and who is where.
+type status struct {
+	over  []string
+	units []v1alpha1.UnitStatus
+	whole []v1alpha1.UnitStatus
+}
+
+func (s status) of(f plan.Facts) plan.Facts {
+	f.CompletedStages, f.Units, f.Whole, f.TurnBack = s.over, s.units, s.whole, true
+	return f
+}
+
+func at(name, stage, completed string, step v1alpha1.OperationStep) v1alpha1.UnitStatus {
+	return v1alpha1.UnitStatus{Name: name, Stage: stage, CompletedStage: completed, Step: step}
+}
+
+// The way back begins where the rotation is: who is in hand comes to the end of the pass, nobody else is begun with, and each pass is taken back.
+func TestTurnBack(t *testing.T) {
+	begin := []string{"Check", "Keys", "Migrate"}
+	account := append(slices.Clone(begin), "AcceptServiceAccount", "PublishKeys", "SwapServiceAccount", "RefreshTokens", "DropServiceAccount")
+	of := func(over []string, more ...string) []string { return append(slices.Clone(over), more...) }
+	for name, row := range map[string]struct {
+		status status
+		want   []string
+		inHand map[string][]string
+		noWay  bool
+	}{
+		"nothing was begun with": {status{}, []string{"Bundle"}, nil, false},
+		"machines check": {
+			status{units: []v1alpha1.UnitStatus{at("cp-2", "Check", "", "Checking")}}, []string{"Check", "Bundle"}, map[string][]string{"Check": {"cp-2"}}, false,
+		},
+		"machines migrate": {
+			status{over: begin[:2], units: []v1alpha1.UnitStatus{at("cp-2", "Migrate", "Check", "Verifying")}}, of(begin, "Bundle"), map[string][]string{"Migrate": {"cp-2"}}, false,
+		},
+		"a machine accepts": {
+			status{over: begin, units: []v1alpha1.UnitStatus{at("cp-2", "AcceptServiceAccount", "Migrate", "Applying")}},
+			of(begin, "AcceptServiceAccount", "BackAcceptServiceAccount", "Bundle"),
+			map[string][]string{"AcceptServiceAccount": {"cp-2"}, "BackAcceptServiceAccount": {"cp-2", "cp-3", "cp-1"}}, false,
+		},
+		"a machine has accepted, and was paused": {
+			status{over: begin, units: []v1alpha1.UnitStatus{{Name: "cp-2", Steps: []v1alpha1.StepRecord{{Step: "Applying", Stage: "AcceptServiceAccount"}}}}},
+			of(begin, "AcceptServiceAccount", "BackAcceptServiceAccount", "Bundle"), map[string][]string{"AcceptServiceAccount": {}}, false,
+		},
+		"people are waited for": {
+			status{over: account[:4], whole: []v1alpha1.UnitStatus{at("PublishKeys", "PublishKeys", "", "AwaitingCredentials")}},
+			of(account[:5], "BackAcceptServiceAccount", "Bundle"), nil, false,
+		},
+		"machines swap": {
+			status{over: account[:5], units: []v1alpha1.UnitStatus{at("cp-2", "SwapServiceAccount", "SwapServiceAccount", ""), at("cp-3", "SwapServiceAccount", "AcceptServiceAccount", "Verifying")}},
+			of(account[:6], "BackSwapServiceAccount", "BackRefreshTokens", "BackAcceptServiceAccount", "Bundle"), map[string][]string{"SwapServiceAccount": {"cp-3"}}, false,
+		},
+		"tokens are refreshed": {
+			status{over: account[:6], whole: []v1alpha1.UnitStatus{at("RefreshTokens", "RefreshTokens", "", "Refreshing")}},
+			of(account[:7], "BackSwapServiceAccount", "BackRefreshTokens", "BackAcceptServiceAccount", "Bundle"), nil, false,
+		},
+		"a machine drops, and the other key is not begun with": {
+			status{over: account[:7], units: []v1alpha1.UnitStatus{at("cp-2", "DropServiceAccount", "SwapServiceAccount", "Applying")}},
+			of(account, "Bundle"), map[string][]string{"DropServiceAccount": {"cp-2", "cp-3", "cp-1"}}, false,
+		},
+		"a snapshot is stored": {
+			status{over: account, whole: []v1alpha1.UnitStatus{at("Snapshot", "Snapshot", "", "Snapshotting")}}, of(account, "Snapshot", "Bundle"), nil, false,
+		},
+		"objects are written again": {
+			status{over: of(account, "Snapshot", "AcceptSecretbox", "SwapSecretbox"), whole: []v1alpha1.UnitStatus{at("Rewrite", "Rewrite", "", "Rewriting")}},
+			of(account, "Snapshot", "AcceptSecretbox", "SwapSecretbox", "Rewrite", "BackSwapSecretbox", "BackRewrite", "BackAcceptSecretbox", "Bundle"), nil, false,
+		},
+		"the last key is dropped": {
+			status{
+				over:  of(account, "Snapshot", "AcceptSecretbox", "SwapSecretbox", "Rewrite"),
+				units: []v1alpha1.UnitStatus{at("cp-2", "DropSecretbox", "SwapSecretbox", "Rewriting")},
+			},
+			of(account, "Snapshot", "AcceptSecretbox", "SwapSecretbox", "Rewrite", "DropSecretbox", "Bundle"), nil, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p, refusals := Planner{StoresSnapshots: true}.Plan(row.status.of(facts(both, stored)))
+			g.Expect(refusals).To(BeEmpty())
+			g.Expect(names(p.Stages)).To(Equal(row.want))
+			g.Expect(p.TurnsBack).To(Equal(!row.noWay))
+			g.Expect(p.NoWayBack != "").To(Equal(row.noWay))
+			for _, stage := range p.Stages {
+				if want, ok := row.inHand[stage.Name]; ok {
+					g.Expect(stage.Machines).To(HaveExactElements(want), stage.Name)
+				}
+				if Passes(stage.Name) {
+					g.Expect(stage.Asks(v1alpha1.ControlPlanesReadyGate)).To(Equal(!Back(stage.Name)), stage.Name)
+				}
+				g.Expect(len(stage.Name)).To(BeNumerically("<=", 32))
+			}
+		})
+	}
+}
+
+// What is begun with on the way forward, a stage of the way back takes back: all but the drop, after which there is none.
+func TestWaysBack(t *testing.T) {
+	g := NewWithT(t)
+	for _, stages := range stagesOf {
+		for _, stage := range stages {
+			g.Expect(TakenBack(stage)).To(Equal(!Drops(stage)), stage)
+			for _, back := range waysBack[stage] {
+				g.Expect(Back(back)).To(BeTrue(), back)
+				g.Expect(TakenBack(back)).To(BeFalse(), back)
+			}
+		}
+	}
+	for _, stage := range []string{CheckStage, KeysStage, MigrateStage, SnapshotStage, BundleStage} {
+		g.Expect(TakenBack(stage)).To(BeFalse(), stage)
+	}
+}
+
+// The service refuses what would come too late. While the first of two keys is dropped the other one can still be left alone.
+func TestNoWayBack(t *testing.T) {
+	op := &v1alpha1.TalosOperation{Spec: facts(both).Spec}
+	g := NewWithT(t)
+	g.Expect(Planner{}.NoWayBack(op)).To(BeEmpty())
+	op.Status.Machines = []v1alpha1.UnitStatus{at("cp-2", "DropServiceAccount", "SwapServiceAccount", "Applying")}
+	g.Expect(Planner{}.NoWayBack(op)).To(BeEmpty())
+	op.Status.CompletedStages = []string{"DropServiceAccount"}
+	g.Expect(Planner{}.NoWayBack(op)).To(BeEmpty())
+	op.Status.Machines = []v1alpha1.UnitStatus{at("cp-2", "DropSecretbox", "SwapSecretbox", "Applying")}
+	g.Expect(Planner{}.NoWayBack(op)).To(ContainSubstring("an old key is being dropped, or is gone"))
+	op.Status.CompletionTime = metav1.Now()
+	g.Expect(Planner{}.NoWayBack(op)).To(HavePrefix("operation"))
+
+	op = &v1alpha1.TalosOperation{Spec: facts(v1alpha1.ServiceAccountKey).Spec}
+	op.Status.Machines = []v1alpha1.UnitStatus{at("cp-2", "DropServiceAccount", "SwapServiceAccount", "Applying")}
+	g.Expect(Planner{}.NoWayBack(op)).To(ContainSubstring("an old key is being dropped, or is gone"))
 }
