@@ -17,6 +17,7 @@ var weights = map[string]int{
 	fault.Unreachable:   12, // It comes in many shapes.
 	fault.InstallerExit: 6,
 	fault.Fallback:      6,
+	fault.EtcdGivesUp:   0, // Only a control plane without data waits for so long, and no operation of a script wipes one.
 }
 
 // choices are values for parameters of which the table does not list all that it accepts.
