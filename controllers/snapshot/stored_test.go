@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
@@ -164,7 +165,7 @@ var _ = Describe("What is stored of a snapshot", func() {
 		Expect(stored.Check(ctx, s)).To(And(MatchError(kind.ErrUnusable), MatchError(ContainSubstring("it holds revision"))))
 	})
 
-	It("stays as long as an operation restores it, and goes then", func(ctx SpecContext) {
+	DescribeTable("stays with its object as long as an operation restores it", func(ctx SpecContext, policy v1alpha1.SnapshotDeletionPolicy, says string, left int) {
 		w := newWorld(ctx)
 		w.startHub()
 		s := w.takenNow(ctx, "one")
@@ -172,12 +173,20 @@ var _ = Describe("What is stored of a snapshot", func() {
 			ClusterName: "c", Kind: v1alpha1.EtcdRestoreKind, EtcdRestore: &v1alpha1.EtcdRestoreParameters{SnapshotName: "one", SafetySnapshot: "None"},
 		}}
 		Expect(admin.Create(ctx, op)).To(Succeed())
+		before := s.DeepCopy()
+		s.Spec.DeletionPolicy = policy
+		Expect(admin.Patch(ctx, s, client.MergeFrom(before))).To(Succeed())
 		Expect(admin.Delete(ctx, s)).To(Succeed())
-		Eventually(w.get(ctx, "one")).Should(is(metav1.ConditionFalse, "Deleting", "TalosOperation r restores it: what is stored is deleted when that is over"))
+		Eventually(w.get(ctx, "one")).Should(is(metav1.ConditionFalse, "Deleting", says))
 		Expect(w.stored()).To(HaveLen(1))
 		stored, of := w.gives()
 		Expect(stored.Find(ctx, of, "one")).NotTo(BeNil(), "a restore goes on with it")
 		Expect(admin.Delete(ctx, op)).To(Succeed())
-		Eventually(w.stored, "30s").Should(BeEmpty())
-	})
+		Eventually(gone(w.get(ctx, "one")), "30s").Should(BeTrue())
+		Expect(w.stored()).To(HaveLen(left))
+	},
+		Entry("and both go then", v1alpha1.SnapshotDelete, "TalosOperation r restores it: what is stored is deleted when that is over", 0),
+		Entry("and the object goes then, where what is stored is retained", v1alpha1.SnapshotRetain,
+			"TalosOperation r restores it: it goes when that is over, and what is stored stays", 1),
+	)
 })
