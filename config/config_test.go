@@ -445,3 +445,21 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 	g.Expect(len(seen)).To(BeNumerically(">", 8))
 }
+
+// Who copies the rules from the docs has those that are shipped.
+func TestDocsQuoteTheAlertsOfSnapshots(t *testing.T) {
+	g := NewWithT(t)
+	rules, err := os.ReadFile("prometheus/rules.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	docs, err := os.ReadFile("../docs/snapshots.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	quoted := 0
+	for _, rule := range strings.Split(string(rules), "\n    - ")[1:] {
+		if !strings.HasPrefix(rule, "alert: IchorSnapshot") {
+			continue
+		}
+		quoted++
+		g.Expect(string(docs)).To(ContainSubstring("\n- " + strings.ReplaceAll(rule, "\n    ", "\n") + "\n"))
+	}
+	g.Expect(quoted).To(Equal(2))
+}

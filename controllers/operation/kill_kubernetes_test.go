@@ -27,6 +27,9 @@ var kubernetesVictims = map[string]struct {
 	calls map[v1alpha1.OperationStep]findCall
 }{
 	"Check": {calls: map[v1alpha1.OperationStep]findCall{v1alpha1.CheckingStep: toCluster("DiffManifests")}},
+	"Snapshot": {calls: map[v1alpha1.OperationStep]findCall{
+		v1alpha1.SnapshottingStep: func(f *fleet) (*script.Script, string, string) { return f.snapshots.Script, "Take", "snapshot" },
+	}},
 	"c-cp1": {
 		waits: []v1alpha1.OperationStep{v1alpha1.VerifyingStep},
 		calls: map[v1alpha1.OperationStep]findCall{
@@ -46,14 +49,20 @@ var _ = addKubernetesVictims()
 func addKubernetesVictims() bool {
 	for unit, row := range kubernetesVictims {
 		taken := append(slices.Collect(maps.Keys(row.calls)), row.waits...)
-		steps := slices.DeleteFunc(kubernetes.New(nil, nil).Steps(), func(s kind.Step) bool { return !slices.Contains(taken, s.Name) })
+		steps := slices.DeleteFunc(kubernetes.New(nil, nil, nil).Steps(), func(s kind.Step) bool { return !slices.Contains(taken, s.Name) })
 		addVictim("kind kubernetes, unit "+unit, victim{
 			steps: steps, spec: upgradeKubernetes, unit: unit, controlPlanes: 1, calls: row.calls,
 			prepare: func(ctx context.Context, f *fleet, step kind.Step) {
 				f.runsKubernetes(ctx, oldKubernetes, newKubernetes)
+				f.backedUp(ctx)
 				prepareReboot(ctx, f, step)
 			},
-			expect: func(f *fleet, _ kind.Step, _ bool) { f.expectKubernetes(newKubernetes) },
+			expect: func(f *fleet, step kind.Step, unknown bool) {
+				f.expectKubernetes(newKubernetes)
+				if step.Name != v1alpha1.SnapshottingStep || !unknown {
+					Expect(f.snapshots.Calls()).To(HaveLen(1))
+				}
+			},
 		})
 	}
 	return true
@@ -62,7 +71,7 @@ func addKubernetesVictims() bool {
 // No step of the kind is without a row.
 func TestEveryStepOfKubernetesIsKilled(t *testing.T) {
 	g := NewWithT(t)
-	for _, step := range kubernetes.New(nil, nil).Steps() {
+	for _, step := range kubernetes.New(nil, nil, nil).Steps() {
 		rows := 0
 		for _, row := range kubernetesVictims {
 			if _, calls := row.calls[step.Name]; calls != step.Waits && (calls || slices.Contains(row.waits, step.Name)) {

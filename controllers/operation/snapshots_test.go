@@ -68,6 +68,25 @@ var _ = Describe("An upgrade of a cluster whose snapshots are stored", func() {
 		Expect(current.Status.Machines).To(HaveLen(4))
 	})
 
+	It("takes one before the first API server of a Kubernetes upgrade changes", func(ctx SpecContext) {
+		f := newFleet(ctx, 3, 1)
+		f.runsKubernetes(ctx, oldKubernetes, newKubernetes)
+		f.backedUp(ctx)
+		stop := f.snapshots.HangBefore("Take", "snapshot")
+		f.startHub()
+		op := f.create(ctx, "up", upgradeKubernetes())
+		Eventually(stop.Reached).Should(BeClosed())
+		Expect(f.calls("PullImage")).To(HaveLen(3*5+1), "every image of every machine")
+		Consistently(func() []string { return f.calls("ApplyConfig") }, 300*time.Millisecond).Should(BeEmpty())
+		stop.Release()
+		Eventually(now(ctx, op), time.Minute).Should(beCompleted())
+		f.expectKubernetes(newKubernetes)
+		Expect(f.snapshots.Calls()).To(Equal([]string{"Take snapshot"}))
+		current, err := now(ctx, op)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(current.Status.CompletedStages[:3]).To(Equal([]string{"Check", "PrePull", "Snapshot"}))
+	})
+
 	It("stops where none can be stored, and goes on when somebody says so", func(ctx SpecContext) {
 		f := newFleet(ctx, 3, 0)
 		f.backedUp(ctx)

@@ -151,7 +151,7 @@ func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 	f.executors = map[v1alpha1.OperationKind]kind.Executor{
 		v1alpha1.TalosKind:      talosupgrade.New(f.talos, f.kube, "factory.example", f.snapshots),
 		v1alpha1.NodeKind:       newNodeExecutor(f.talos, f.kube),
-		v1alpha1.KubernetesKind: kubernetes.New(f.talos, f.kube),
+		v1alpha1.KubernetesKind: kubernetes.New(f.talos, f.kube, f.snapshots),
 		v1alpha1.ConfigKind:     config.New(f.talos, f.kube, admin, &bases.Comparer{Store: &bases.Store{Client: admin, Live: admin}}),
 		v1alpha1.ShutdownKind:   shutdown.New(f.talos, f.kube, f.snapshots),
 

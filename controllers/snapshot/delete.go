@@ -27,18 +27,21 @@ func (r *Reconciler) delete(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot
 		r.forget(key)
 		return ctrl.Result{}, nil
 	}
-	stays, err := r.stays(ctx, snapshot, facts)
+	gone, err := r.goneWith(ctx, snapshot, facts)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if stays {
+	if gone {
 		return ctrl.Result{}, r.release(ctx, snapshot)
 	}
+	// A restore reads the object as well as what is stored: it is in use even where what is stored stays.
 	switch user, err := r.restoredBy(ctx, snapshot); {
 	case err != nil:
 		return ctrl.Result{}, err
 	case user != "":
 		return r.keepFor(ctx, snapshot, user)
+	case snapshot.Retained():
+		return ctrl.Result{}, r.release(ctx, snapshot)
 	}
 	if !r.deleting(snapshot) {
 		return ctrl.Result{}, ignoreRaces(r.beginDelete(ctx, snapshot))
@@ -73,10 +76,13 @@ func (r *Reconciler) restoredBy(ctx context.Context, snapshot *v1alpha1.EtcdSnap
 	return "", nil
 }
 
-// keepFor keeps what is stored until an operation is over.
+// keepFor keeps a snapshot until an operation is over.
 func (r *Reconciler) keepFor(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, operation string) (ctrl.Result, error) {
-	before := snapshot.DeepCopy()
-	set(snapshot, metav1.ConditionFalse, v1alpha1.SnapshotDeletingReason, "TalosOperation "+operation+" restores it: what is stored is deleted when that is over")
+	before, then := snapshot.DeepCopy(), "what is stored is deleted when that is over"
+	if snapshot.Retained() {
+		then = "it goes when that is over, and what is stored stays"
+	}
+	set(snapshot, metav1.ConditionFalse, v1alpha1.SnapshotDeletingReason, "TalosOperation "+operation+" restores it: "+then)
 	return ctrl.Result{RequeueAfter: keepPause}, ignoreRaces(r.writeStatus(ctx, before, snapshot))
 }
 
@@ -114,12 +120,12 @@ func (r *Reconciler) beginDelete(ctx context.Context, snapshot *v1alpha1.EtcdSna
 	return r.writeStatus(ctx, before, snapshot)
 }
 
-// stays says whether what is stored of a snapshot that is being deleted stays.
-func (r *Reconciler) stays(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, facts targets.Facts) (bool, error) {
+// goneWith says whether a snapshot goes because something else does: its cluster, its namespace, or the whole for a move.
+func (r *Reconciler) goneWith(ctx context.Context, snapshot *v1alpha1.EtcdSnapshot, facts targets.Facts) (bool, error) {
 	_, moved := snapshot.Annotations[v1alpha1.DeleteForMoveAnnotation]
 	gone := facts.Cluster == nil || !facts.Cluster.DeletionTimestamp.IsZero() || facts.CAPICluster != nil && !facts.CAPICluster.DeletionTimestamp.IsZero() ||
 		orphaned(snapshot, facts)
-	if snapshot.Retained() || moved || gone {
+	if moved || gone {
 		return true, nil
 	}
 	namespace := &corev1.Namespace{}

@@ -95,7 +95,7 @@ func (k *Keeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	measure(req.NamespacedName, snapshots)
+	measure(facts.Cluster, snapshots)
 	if standsStill(facts) {
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}

@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
@@ -81,6 +83,30 @@ func (w *world) holds(ctx context.Context, data map[string]string) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "key"}}
 	Expect(admin.Delete(ctx, secret)).To(Succeed())
 	Expect(admin.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "key"}, StringData: data})).To(Succeed())
+}
+
+// documented is the object that the docs show to bring a snapshot in with.
+func documented() *v1alpha1.EtcdSnapshot {
+	GinkgoHelper()
+	const begin = "```yaml\napiVersion: ichor.maesh.dev/v1alpha1\nkind: EtcdSnapshot\n"
+	_, text, found := strings.Cut(string(readFile("../../docs/snapshots.md")), begin)
+	Expect(found).To(BeTrue())
+	text, _, _ = strings.Cut(text, "```")
+	made := &v1alpha1.EtcdSnapshot{}
+	Expect(yaml.UnmarshalStrict([]byte(text), made)).To(Succeed())
+	return made
+}
+
+// encrypted is a file that age has encrypted.
+func encrypted(data []byte, recipient age.Recipient) []byte {
+	GinkgoHelper()
+	var file bytes.Buffer
+	into, err := age.Encrypt(&file, recipient)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = into.Write(data)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(into.Close()).To(Succeed())
+	return file.Bytes()
 }
 
 var _ = Describe("What is stored of a snapshot", func() {
@@ -164,7 +190,45 @@ var _ = Describe("What is stored of a snapshot", func() {
 		Expect(stored.Check(ctx, s)).To(And(MatchError(kind.ErrUnusable), MatchError(ContainSubstring("it holds revision"))))
 	})
 
-	It("stays as long as an operation restores it, and goes then", func(ctx SpecContext) {
+	DescribeTable("is restored from where it was brought in as the docs say", func(ctx SpecContext, sealed, raw bool) {
+		w := newWorld(ctx)
+		if raw {
+			w.data = w.data[:len(w.data)-sha256.Size]
+		}
+		made, file := documented(), w.data
+		contents := made.Spec.Contents
+		if sealed {
+			identity := w.sealed(ctx)
+			file = encrypted(w.data, identity.Recipient())
+			contents.Encryption = &v1alpha1.SnapshotEncryption{Recipient: identity.Recipient().String(), KeySecretName: "key"}
+		}
+		made.Namespace, made.Spec.ClusterName = w.namespace, "c"
+		contents.Location.BucketURL, contents.Location.CredentialsSecretName = "file://"+w.dir, ""
+		contents.Location.SizeBytes, contents.Location.Hash = int64(len(file)), sumOf(file)
+		contents.SizeBytes, contents.Hash, contents.Revision = int64(len(w.data)), sumOf(w.data), w.revision
+		Expect(contents.RawCopy()).To(Equal(raw))
+		Expect(os.MkdirAll(filepath.Dir(w.fileOf(made)), 0o700)).To(Succeed())
+		Expect(os.WriteFile(w.fileOf(made), file, 0o600)).To(Succeed())
+
+		w.startHub()
+		Expect(admin.Create(ctx, made)).To(Succeed())
+		Eventually(w.get(ctx, made.Name)).Should(taken)
+		stored, of := w.gives()
+		found, err := stored.Find(ctx, of, made.Name)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(stored.Check(ctx, found)).To(Succeed())
+		Expect(w.read(ctx, found)).To(Equal(w.data))
+
+		Expect(admin.Delete(ctx, found)).To(Succeed())
+		Eventually(gone(w.get(ctx, made.Name))).Should(BeTrue())
+		Expect(w.stored()).To(Equal([]string{contents.Location.Key}), "it was not the hub's")
+	},
+		Entry("from talosctl", false, false),
+		Entry("encrypted", true, false),
+		Entry("a raw copy", false, true),
+	)
+
+	DescribeTable("stays with its object as long as an operation restores it", func(ctx SpecContext, policy v1alpha1.SnapshotDeletionPolicy, says string, left int) {
 		w := newWorld(ctx)
 		w.startHub()
 		s := w.takenNow(ctx, "one")
@@ -172,12 +236,20 @@ var _ = Describe("What is stored of a snapshot", func() {
 			ClusterName: "c", Kind: v1alpha1.EtcdRestoreKind, EtcdRestore: &v1alpha1.EtcdRestoreParameters{SnapshotName: "one", SafetySnapshot: "None"},
 		}}
 		Expect(admin.Create(ctx, op)).To(Succeed())
+		before := s.DeepCopy()
+		s.Spec.DeletionPolicy = policy
+		Expect(admin.Patch(ctx, s, client.MergeFrom(before))).To(Succeed())
 		Expect(admin.Delete(ctx, s)).To(Succeed())
-		Eventually(w.get(ctx, "one")).Should(is(metav1.ConditionFalse, "Deleting", "TalosOperation r restores it: what is stored is deleted when that is over"))
+		Eventually(w.get(ctx, "one")).Should(is(metav1.ConditionFalse, "Deleting", says))
 		Expect(w.stored()).To(HaveLen(1))
 		stored, of := w.gives()
 		Expect(stored.Find(ctx, of, "one")).NotTo(BeNil(), "a restore goes on with it")
 		Expect(admin.Delete(ctx, op)).To(Succeed())
-		Eventually(w.stored, "30s").Should(BeEmpty())
-	})
+		Eventually(gone(w.get(ctx, "one")), "30s").Should(BeTrue())
+		Expect(w.stored()).To(HaveLen(left))
+	},
+		Entry("and both go then", v1alpha1.SnapshotDelete, "TalosOperation r restores it: what is stored is deleted when that is over", 0),
+		Entry("and the object goes then, where what is stored is retained", v1alpha1.SnapshotRetain,
+			"TalosOperation r restores it: it goes when that is over, and what is stored stays", 1),
+	)
 })

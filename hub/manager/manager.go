@@ -251,7 +251,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 		Executors: map[v1alpha1.OperationKind]kind.Executor{
 			v1alpha1.TalosKind:      talosupgrade.New(talosPool, kubePool, o.ImageFactory, snapshotsFor(mgr, v1alpha1.SnapshotUpgrade)),
 			v1alpha1.NodeKind:       node.New(talosPool, kubePool),
-			v1alpha1.KubernetesKind: kubernetes.New(talosPool, kubePool),
+			v1alpha1.KubernetesKind: kubernetes.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotUpgrade)),
 			v1alpha1.ConfigKind:     config.New(talosPool, kubePool, mgr.GetClient(), configs),
 			v1alpha1.ShutdownKind:   shutdown.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotShutdown)),
 			v1alpha1.KeyRotationKind: keyrotation.New(keyrotation.Options{

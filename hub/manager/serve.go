@@ -121,7 +121,7 @@ func setUpServing(mgr ctrl.Manager, config *rest.Config, reach reach, o *Serving
 	}
 	return server.New(server.Options{
 		Services: &service.Server{
-			Backend: backend, Now: time.Now, Hub: o.Hub, SignIn: ways.SignIn, Previewer: previewer{kubernetes.New(reach.talos, reach.kube)},
+			Backend: backend, Now: time.Now, Hub: o.Hub, SignIn: ways.SignIn, Previewer: previewer{kubernetes.New(reach.talos, reach.kube, nil)},
 		},
 		Calls:        []connect.HandlerOption{connect.WithInterceptors(audit.Interceptor(audit.NewRecorder(mgr.GetClient(), log.WithName("audit"))))},
 		Listener:     o.Listener,

@@ -32,7 +32,7 @@ import (
 var planners = map[v1alpha1.OperationKind]plan.Planner{
 	v1alpha1.TalosKind:      talosplan.Planner{},
 	v1alpha1.NodeKind:       nodeplan.Planner{},
-	v1alpha1.KubernetesKind: kubernetesplan.Planner{},
+	v1alpha1.KubernetesKind: kubernetesplan.Planner{StoresSnapshots: true},
 	v1alpha1.ConfigKind:     configplan.Planner{},
 	v1alpha1.ShutdownKind:   shutdownplan.Planner{StoresSnapshots: true},
 

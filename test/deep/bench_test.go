@@ -7,13 +7,22 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
+
 	"ichor.maesh.dev/hub/test/framework"
 	"ichor.maesh.dev/hub/test/sim"
 )
 
-// BenchmarkDeepStart starts a cluster of 3 control planes and 2 workers, and says how long that takes and how much memory it needs: that
-// of all processes, with the simulator's own, which is this one.
+// What a deep cluster may need.
+const (
+	deepStart     = 90 * time.Second
+	deepMegabytes = 3221 // 3 GiB.
+)
+
+// BenchmarkDeepStart starts a cluster of 3 control planes and 2 workers, and fails when that takes too long or too much memory: that of all
+// processes, with the simulator's own, which is this one.
 func BenchmarkDeepStart(b *testing.B) {
+	g := NewWithT(b)
 	path, err := framework.Binary(binary)
 	if err != nil {
 		b.Skip(err)
@@ -26,7 +35,8 @@ func BenchmarkDeepStart(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.ReportMetric(time.Since(before).Seconds(), "s/start")
+		took := time.Since(before)
+		b.ReportMetric(took.Seconds(), "s/start")
 		pids := []int{os.Getpid()}
 		for _, n := range s.Cluster("c").Nodes() {
 			for _, pid := range s.Cluster("c").Processes(n.Name()) {
@@ -44,5 +54,7 @@ func BenchmarkDeepStart(b *testing.B) {
 		b.ReportMetric(memory, "MB")
 		b.ReportMetric(float64(len(pids)), "processes")
 		s.Stop()
+		g.Expect(took).To(BeNumerically("<", deepStart))
+		g.Expect(memory).To(BeNumerically("<=", deepMegabytes))
 	}
 }

@@ -41,6 +41,25 @@ func SnapshotName(scope Scope) string {
 	return name + "-" + scope.OperationID[:min(len(scope.OperationID), shortID)]
 }
 
+// NextSnapshot decides for a stage that takes a snapshot. Whether one is stored is what the call answers: there is nothing to look at.
+func NextSnapshot(unit Unit) Action {
+	switch {
+	case unit.Status.Step == "":
+		return Action{Verdict: Call, Step: v1alpha1.SnapshottingStep}
+	case unit.Failed():
+		return FailStep(unit, "")
+	}
+	return Action{Verdict: Done}
+}
+
+// SettleSnapshot leaves a snapshot that is being taken to the hub: it disturbs nothing, and is found stored when the operation goes on.
+func SettleSnapshot(unit Unit) Action {
+	if unit.Status.Outcome != nil && !unit.Failed() {
+		return Action{Verdict: Done}
+	}
+	return Action{Verdict: Park}
+}
+
 // shortID is how much of the ID of an operation tells it from another one of its name.
 const shortID = 8
 

@@ -43,6 +43,22 @@ func Health(cluster *v1alpha1.TalosCluster, snapshots []v1alpha1.EtcdSnapshot, n
 	return condition(metav1.ConditionFalse, v1alpha1.EtcdBackupTooOldReason, message), time.Time{}
 }
 
+// Deadline says when the last good snapshot of a cluster becomes too old; zero where there is none. Without a schedule there is no such time.
+func Deadline(cluster *v1alpha1.TalosCluster, snapshots []v1alpha1.EtcdSnapshot) (end time.Time, scheduled bool) {
+	s, err := Of(client.ObjectKeyFromObject(cluster), cluster.Spec.EtcdBackup)
+	if s == nil && err == nil {
+		return time.Time{}, false
+	}
+	last := Last(snapshots)
+	switch {
+	case last == nil:
+		return time.Time{}, true
+	case err != nil:
+		return last.Spec.Contents.TakenTime.Time, true // Nothing comes after it.
+	}
+	return s.TooOldAfter(last.Spec.Contents.TakenTime.Time), true
+}
+
 func condition(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: v1alpha1.EtcdBackedUpCondition, Status: status, Reason: reason, Message: message}
 }

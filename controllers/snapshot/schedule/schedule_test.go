@@ -197,3 +197,34 @@ func TestHealth(t *testing.T) {
 		})
 	}
 }
+
+// It follows the schedule, and is the time at which condition EtcdBackedUp changes.
+func TestDeadline(t *testing.T) {
+	fresh := []v1alpha1.EtcdSnapshot{asked("a", v1alpha1.SnapshotScheduled, "2026-11-29T02:00:00Z", "2026-11-29T02:10:00Z")}
+	for name, row := range map[string]struct {
+		backup    *v1alpha1.EtcdBackupSpec
+		snapshots []v1alpha1.EtcdSnapshot
+		scheduled bool
+		end       string
+	}{
+		"not wanted":         {nil, fresh, false, ""},
+		"without a schedule": {&v1alpha1.EtcdBackupSpec{}, fresh, false, ""},
+		"none yet":           {&v1alpha1.EtcdBackupSpec{Schedule: "0 2 * * *"}, nil, true, ""},
+		"hourly":             {&v1alpha1.EtcdBackupSpec{Schedule: "0 * * * *"}, fresh, true, "2026-11-29T04:30:00Z"},
+		"nightly":            {&v1alpha1.EtcdBackupSpec{Schedule: "0 2 * * *"}, fresh, true, "2026-12-01T14:00:00Z"},
+		"weekly":             {&v1alpha1.EtcdBackupSpec{Schedule: "0 2 * * 0"}, fresh, true, "2026-12-16T14:00:00Z"},
+		"cannot be read":     {&v1alpha1.EtcdBackupSpec{Schedule: "x"}, fresh, true, "2026-11-29T02:10:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			cluster := &v1alpha1.TalosCluster{Spec: v1alpha1.TalosClusterSpec{EtcdBackup: row.backup}}
+			end, scheduled := schedule.Deadline(cluster, row.snapshots)
+			g.Expect(scheduled).To(Equal(row.scheduled))
+			if row.end == "" {
+				g.Expect(end).To(BeZero())
+				return
+			}
+			g.Expect(end).To(BeTemporally("==", at(row.end)))
+		})
+	}
+}

@@ -59,10 +59,23 @@ func kubernetes() []Row {
 					"Check: ", "PrePull: c1-cp-2 c1-cp-3 c1-cp-1 c1-w-1 c1-w-2", "APIServer: c1-cp-2 | c1-cp-3 | c1-cp-1", "ControllerManager: c1-cp-2 | c1-cp-3 | c1-cp-1",
 					"Scheduler: c1-cp-2 | c1-cp-3 | c1-cp-1", "ProxyConfig: c1-cp-2 | c1-cp-3 | c1-cp-1", "Kubelets: c1-cp-2 | c1-cp-3 | c1-cp-1 | c1-w-1 c1-w-2", "Manifests: ",
 				}))
+				g.Expect(warningsOf(p)).To(gomega.ContainElement("NoSnapshot"))
 				g.Expect(p.GetTarget().GetKubernetesVersion()).To(gomega.Equal(wantedKubernetes), "F5: with and without its v")
 				g.Expect(p.GetWritesSpec()).To(gomega.BeTrue())
 				g.Expect(p.GetCommand()).To(gomega.Equal("ichor upgrade kubernetes v1.36.1 --namespace default --cluster c1 --max-unavailable 2"))
 				g.Expect(p.GetLiveGates()).To(gomega.And(gomega.ContainElements("EtcdHealthy", "WorkersAvailable"), gomega.Not(gomega.ContainElement("ControlPlaneTransitioning"))))
+			},
+		},
+		{
+			Name: "kubernetes/a plan of a cluster that is backed up", Given: given(cluster(func(c *v1alpha1.TalosCluster) {
+				c.Status.KubernetesVersion = runningKubernetes
+				c.Spec.EtcdBackup = &v1alpha1.EtcdBackupSpec{BucketURL: "s3://backups?region=r"}
+			})), Call: plan(upgradeKubernetes()),
+			Check: func(g gomega.Gomega, answer proto.Message, _ *World) {
+				p := planOf(answer)
+				g.Expect(p.GetStages()[2].GetName()).To(gomega.Equal("Snapshot"))
+				g.Expect(p.GetStages()[3].GetName()).To(gomega.Equal("APIServer"))
+				g.Expect(warningsOf(p)).NotTo(gomega.ContainElement("NoSnapshot"))
 			},
 		},
 		{

@@ -12,6 +12,8 @@ export function RestoreFields({ snapshot, draft, change, problem }: FieldsProps)
   const { t } = useTranslation();
   const { language } = useSettings();
   const contents = snapshot?.contents;
+  // A database has whole sectors; behind it, a snapshot that etcd has sent has its hash.
+  const rawCopy = contents && contents.sizeBytes % 512n === 0n;
   return (
     <>
       <p>{t('start.restoreHelp')}</p>
@@ -42,15 +44,17 @@ export function RestoreFields({ snapshot, draft, change, problem }: FieldsProps)
         problem={problem('safetySnapshot')}
         onChange={(safetySnapshot) => change({ safetySnapshot })}
       />
-      <Choice
-        label={t('start.integrity')}
-        value={draft.integrity}
-        options={[
-          { value: '', label: t('start.integrityHash'), help: t('start.integrityHashHelp') },
-          { value: 'RawCopy', label: t('start.integrityRaw'), help: t('start.integrityRawHelp') },
-        ]}
-        onChange={(integrity) => change({ integrity })}
-      />
+      {rawCopy && (
+        <Choice
+          label={t('start.integrity')}
+          value={draft.integrity}
+          options={[
+            { value: '', label: t('start.integrityHash'), help: t('start.integrityHashHelp') },
+            { value: 'RawCopy', label: t('start.integrityRaw'), help: t('start.integrityRawHelp') },
+          ]}
+          onChange={(integrity) => change({ integrity })}
+        />
+      )}
     </>
   );
 }

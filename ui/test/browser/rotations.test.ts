@@ -95,10 +95,15 @@ describe('the page', () => {
 
   it('restores a snapshot: with a word about what runs now, and the name of the cluster', async () => {
     const page = await open();
-    await page.getByRole('button', { name: 'Restore alpha-day-1', exact: true }).click();
+    await page.getByRole('button', { name: 'Restore alpha-manual', exact: true }).click();
     const dialog = page.getByRole('dialog', { name: 'etcd restore: alpha' });
-    await dialog.getByText('alpha-day-1').waitFor();
+    await dialog.getByText('alpha-manual').waitFor();
     expect(await dialog.getByRole('radio', { name: /^Its hash/ }).isChecked()).toBe(true);
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'hidden' });
+    await page.getByRole('button', { name: 'Restore alpha-day-1', exact: true }).click();
+    await dialog.getByText('alpha-day-1').waitFor();
+    expect(await dialog.getByRole('radio', { name: /^Its hash/ }).count()).toBe(0);
     await shoot(page, 'start-restore-1440');
     await dialog.getByRole('button', { name: 'Review' }).click();
     await dialog.getByText('Say whether a snapshot is taken.').waitFor();

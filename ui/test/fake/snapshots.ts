@@ -11,14 +11,14 @@ const ready = (status: ConditionStatus, reason: string, message = '') => [
 ];
 
 /** stored is what a snapshot has once it is taken. */
-export function stored(taken: number, encrypted = true) {
+export function stored(taken: number, encrypted = true, rawCopy = false) {
   return {
     conditions: ready(ConditionStatus.TRUE, 'Ready'),
     contents: {
       takenTime: timestampFromMs(taken),
       bucketUrl: 's3://backups/etcd?region=eu-central-1',
       key: `${taken}.db`,
-      sizeBytes: 48_234_528n,
+      sizeBytes: rawCopy ? 48_234_496n : 48_234_528n,
       storedBytes: 48_240_112n,
       revision: 8_412_233n,
       members: 3,
@@ -48,6 +48,6 @@ export function addSnapshots(world: World, cluster: { namespace: string; name: s
     const hours = 3 + day * 24;
     put(`day-${day}`, hours, SnapshotReason.SCHEDULED, stored(now - hours * hour));
   }
-  put('manual', 5, SnapshotReason.MANUAL, stored(now - 5 * hour, false));
+  put('manual', 5, SnapshotReason.MANUAL, stored(now - 5 * hour, false, true));
   put('leaving', 7, SnapshotReason.UPGRADE, { ...stored(now - 7 * hour), deleting: true });
 }

@@ -26,11 +26,13 @@ import (
 type Executor struct {
 	kubernetesplan.Planner
 	reboot.Sequence
+
+	snapshots kind.Snapshots
 }
 
-// New returns the executor.
-func New(t talos.Provider, k kube.Provider) *Executor {
-	return &Executor{Sequence: reboot.New(t, k)}
+// New returns the executor. snapshots stores what is taken of etcd before the first change; nil stores nothing.
+func New(t talos.Provider, k kube.Provider, snapshots kind.Snapshots) *Executor {
+	return &Executor{Planner: kubernetesplan.Planner{StoresSnapshots: snapshots != nil}, Sequence: reboot.New(t, k), snapshots: snapshots}
 }
 
 // Steps implements kind.Executor.
@@ -38,6 +40,7 @@ func (e *Executor) Steps() []kind.Step {
 	own := []kind.Step{
 		{Name: v1alpha1.CheckingStep, Repeat: kind.Safe, Cancel: true, Timeout: 5 * time.Minute},
 		{Name: v1alpha1.PullingStep, Repeat: kind.Safe, Blind: true, Cancel: true, Timeout: 10 * time.Minute},
+		{Name: v1alpha1.SnapshottingStep, Repeat: kind.Safe, Blind: true, Cancel: true, Timeout: 30 * time.Minute},
 		{Name: v1alpha1.ApplyingStep, Repeat: kind.Safe, Gated: true, Timeout: 2 * time.Minute},
 		{Name: v1alpha1.VerifyingStep, Waits: true, Timeout: 5 * time.Minute},
 		// Whether it ends the stage or takes it back is told by a look.
@@ -64,7 +67,10 @@ var components = map[string]machineimage.Component{
 
 // Observe implements kind.Executor.
 func (e *Executor) Observe(ctx context.Context, scope kind.Scope, unit kind.Unit) kind.Observation {
-	if unit.Machine == nil {
+	switch {
+	case unit.Status.Stage == kubernetesplan.SnapshotStage:
+		return kind.Observation{} // Whether it is stored is what its call answers.
+	case unit.Machine == nil:
 		return e.observeCluster(ctx, scope, unit)
 	}
 	seen := e.Sequence.Observe(ctx, scope, unit)
@@ -81,6 +87,8 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 		return syncing(scope, unit, seen)
 	case kubernetesplan.PullStage:
 		return pulling(scope, unit, seen)
+	case kubernetesplan.SnapshotStage:
+		return kind.NextSnapshot(unit)
 	case kubernetesplan.ProxyConfigStage:
 		return proxy(scope, unit, seen)
 	case kubernetesplan.KubeletsStage:
@@ -91,6 +99,9 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 
 // Settle implements kind.Executor: what was applied is seen through, and anything before that is taken back.
 func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	if unit.Status.Stage == kubernetesplan.SnapshotStage {
+		return kind.SettleSnapshot(unit)
+	}
 	drained := unit.Status.Stage == kubernetesplan.KubeletsStage
 	applied := unit.Status.Step == v1alpha1.ApplyingStep && !unit.Failed()
 	switch step := unit.Status.Step; {
@@ -116,6 +127,8 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 		return e.check(ctx, scope)
 	case v1alpha1.PullingStep:
 		return kind.Outcome{}, e.pull(ctx, scope, unit)
+	case v1alpha1.SnapshottingStep:
+		return kind.Outcome{}, e.snapshots.Take(ctx, scope.Cluster, scope.Guard, kind.SnapshotName(scope))
 	case v1alpha1.ApplyingStep:
 		return e.apply(ctx, scope, unit)
 	case v1alpha1.SyncingStep:
@@ -137,7 +150,7 @@ func (e *Executor) Classify(err error) v1alpha1.ErrorClass {
 	var finding *FindingError
 	var late *laterError
 	switch {
-	case errors.As(err, &finding):
+	case errors.As(err, &finding), errors.Is(err, kind.ErrNotStored):
 		return v1alpha1.ErrorPermanent
 	case errors.As(err, &late):
 		return v1alpha1.ErrorRetryable

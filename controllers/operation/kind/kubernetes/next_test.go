@@ -3,6 +3,9 @@
 package kubernetes
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,9 +15,11 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/kubernetes/machineimage"
+	"ichor.maesh.dev/hub/providers/guard"
 	"ichor.maesh.dev/hub/providers/kube"
 	"ichor.maesh.dev/hub/providers/storage"
 	"ichor.maesh.dev/hub/providers/talos"
+	"ichor.maesh.dev/hub/providers/target"
 )
 
 const (
@@ -131,7 +136,7 @@ type row struct {
 	as   func(*kind.Scope)
 }
 
-var executor = New(nil, nil)
+var executor = New(nil, nil, nil)
 
 func run(t *testing.T, rows map[string]row, decide func(kind.Scope, kind.Unit, kind.Observation) kind.Action) {
 	t.Helper()
@@ -306,6 +311,55 @@ func TestPulling(t *testing.T) {
 		"pulled":            {unit: unit("PrePull", v1alpha1.PullingStep), want: done},
 		"not there (F9)":    {unit: unit("PrePull", v1alpha1.PullingStep, failed), want: kind.Action{Verdict: kind.Fail, Message: "Pulling failed: it broke"}},
 	}, executor.Next)
+}
+
+// The stage is the whole cluster's: nothing is looked at, and the call answers all.
+func TestTheSnapshotStage(t *testing.T) {
+	whole := func(step v1alpha1.OperationStep, change ...func(*v1alpha1.UnitStatus)) kind.Unit {
+		u := unit("Snapshot", step, change...)
+		u.Machine, u.Status.Name = nil, "Snapshot"
+		return u
+	}
+	fail, park := kind.Action{Verdict: kind.Fail, Message: "Snapshotting failed: it broke"}, kind.Action{Verdict: kind.Park}
+	for name, row := range map[string]struct {
+		unit         kind.Unit
+		next, settle kind.Action
+	}{
+		"not begun": {whole(""), call(v1alpha1.SnapshottingStep), park},
+		"stored":    {whole(v1alpha1.SnapshottingStep), done, done},
+		"failed":    {whole(v1alpha1.SnapshottingStep, failed), fail, park},
+		"given up":  {whole(v1alpha1.SnapshottingStep, gaveUp), fail, park},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(executor.Observe(t.Context(), scope(), row.unit)).To(Equal(kind.Observation{}))
+			g.Expect(executor.Next(scope(), row.unit, kind.Observation{})).To(Equal(row.next))
+			g.Expect(executor.Settle(scope(), row.unit, kind.Observation{})).To(Equal(row.settle))
+			g.Expect(executor.Undo(t.Context(), scope(), row.unit, v1alpha1.SnapshottingStep, errors.New("x"))).To(Succeed())
+		})
+	}
+}
+
+// asked is a storage that remembers the names.
+type asked struct{ names []string }
+
+// Take implements kind.Snapshots.
+func (a *asked) Take(_ context.Context, _ target.Target, _ guard.Func, name string) error {
+	a.names = append(a.names, name)
+	return fmt.Errorf("%w: no bucket", kind.ErrNotStored)
+}
+
+func TestOneSnapshotForEachOperation(t *testing.T) {
+	g := NewWithT(t)
+	storage := &asked{}
+	e := New(nil, nil, storage)
+	g.Expect(e.StoresSnapshots).To(BeTrue())
+	g.Expect(executor.StoresSnapshots).To(BeFalse())
+	s := scope(func(s *kind.Scope) { s.OperationID = "11111111-2222" })
+	_, err := e.Do(t.Context(), s, kind.Unit{}, v1alpha1.SnapshottingStep)
+	g.Expect(e.Classify(err)).To(BeEquivalentTo("Permanent"), "trying once more does not help")
+	_, _ = e.Do(t.Context(), s, kind.Unit{}, v1alpha1.SnapshottingStep)
+	g.Expect(storage.names).To(Equal([]string{"op-1-11111111", "op-1-11111111"}), "whoever asks again asks for the same")
 }
 
 func TestWholeStages(t *testing.T) {

@@ -22,21 +22,3 @@ func (e *Executor) Observe(ctx context.Context, scope kind.Scope, unit kind.Unit
 	}
 	return e.Sequence.Observe(ctx, scope, unit)
 }
-
-func nextSnapshot(unit kind.Unit) kind.Action {
-	switch {
-	case unit.Status.Step == "":
-		return kind.Action{Verdict: kind.Call, Step: v1alpha1.SnapshottingStep}
-	case unit.Failed():
-		return kind.FailStep(unit, "")
-	}
-	return kind.Action{Verdict: kind.Done}
-}
-
-// settleSnapshot leaves a snapshot that is being taken to the hub: it disturbs nothing, and is found stored when the operation goes on.
-func settleSnapshot(unit kind.Unit) kind.Action {
-	if unit.Status.Outcome != nil && !unit.Failed() {
-		return kind.Action{Verdict: kind.Done}
-	}
-	return kind.Action{Verdict: kind.Park}
-}

@@ -75,7 +75,7 @@ func installed(steps []kind.Step) []kind.Step {
 // Next implements kind.Executor.
 func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	if ofSnapshot(unit) {
-		return nextSnapshot(unit)
+		return kind.NextSnapshot(unit)
 	}
 	switch step := unit.Status.Step; {
 	case step == "":
@@ -195,7 +195,7 @@ func proof(scope kind.Scope) reboot.Proof {
 // by one call has nothing installed before that call.
 func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	if ofSnapshot(unit) {
-		return settleSnapshot(unit)
+		return kind.SettleSnapshot(unit)
 	}
 	switch step := unit.Status.Step; {
 	case !unit.Status.FailureTime.IsZero():

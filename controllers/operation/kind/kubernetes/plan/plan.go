@@ -17,6 +17,7 @@ import (
 const (
 	CheckStage             = "Check"
 	PullStage              = "PrePull"
+	SnapshotStage          = "Snapshot"
 	APIServerStage         = "APIServer"
 	ControllerManagerStage = "ControllerManager"
 	SchedulerStage         = "Scheduler"
@@ -29,7 +30,10 @@ const (
 const pullsAtOnce = 10
 
 // Planner plans upgrades of Kubernetes.
-type Planner struct{}
+type Planner struct {
+	// StoresSnapshots says that the hub is able to store snapshots of etcd.
+	StoresSnapshots bool
+}
 
 // Traits implements plan.Planner. What runs the target already is found so, piece by piece, so an upgrade may be run again.
 func (Planner) Traits(spec v1alpha1.TalosOperationSpec) plan.Traits {
@@ -47,16 +51,25 @@ func (Planner) AtTarget(machine *v1alpha1.TalosMachine, target v1alpha1.Operatio
 	return machine.Spec.Role == v1alpha1.WorkerRole && machine.Status.KubeletVersion == target.KubernetesVersion
 }
 
-// Plan implements plan.Planner: everything is checked and pulled before the first change, and the manifests come last.
-func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
+// Plan implements plan.Planner: everything is checked and pulled, and etcd is stored, before the first change; the manifests come last.
+func (p Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 	taken, held := split(facts.Approved())
 	order := plan.Order(taken, facts.Cluster.Status.EtcdLeader)
 	refused, overridden := refusals(facts, taken)
-	p := plan.Plan{
+	made := plan.Plan{
 		Target: facts.Target, Effect: plan.EffectRestartComponents, Held: held, Stages: stages(order, plan.ControlPlanes(taken)),
-		Warnings: warnings(facts, taken), Overridden: overridden,
+		Warnings: p.warnings(facts, taken), Overridden: overridden,
 	}
-	return p, refused
+	if p.snapshots(facts) {
+		first := slices.IndexFunc(made.Stages, func(s plan.Stage) bool { return s.Name == APIServerStage })
+		made.Stages = slices.Insert(made.Stages, first, plan.Stage{Name: SnapshotStage, Whole: true})
+	}
+	return made, refused
+}
+
+// snapshots says whether a snapshot of etcd is stored first.
+func (p Planner) snapshots(facts plan.Facts) bool {
+	return p.StoresSnapshots && facts.Cluster.Spec.EtcdBackup != nil && facts.Cluster.Spec.EtcdBackup.BucketURL != ""
 }
 
 // split is plan.SplitHeld, but for control planes: a hold keeps an upgrade from starting, and one that is put on later cannot leave a control
@@ -98,7 +111,7 @@ func IsMinor(from, to string) bool {
 	return errA != nil || errB != nil || a.Major != b.Major || a.Minor != b.Minor
 }
 
-func warnings(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Warning {
+func (p Planner) warnings(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Warning {
 	var list []plan.Warning
 	for _, check := range []struct {
 		code string
@@ -106,6 +119,7 @@ func warnings(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Warning {
 	}{
 		{plan.SingleControlPlaneWarning, outage},  // There is no other API server.
 		{plan.TwoControlPlanesWarning, noSpare},   // Nothing takes a member of etcd away, but nothing may fail, either.
+		{plan.NoSnapshotWarning, p.noSnapshot},    // A new version may write what the old one cannot read.
 		{plan.DrainsNodesWarning, drains},         // Kubernetes supports another minor of a kubelet on an empty Node only.
 		{plan.ManifestsChangeWarning, manifests},  // Somebody may have changed by hand what is applied.
 		{plan.KubeletsStayBehindWarning, trailed}, // What is held keeps what it has.
@@ -114,7 +128,7 @@ func warnings(facts plan.Facts, taken []*v1alpha1.TalosMachine) []plan.Warning {
 			list = append(list, plan.Warning{Code: check.code, Message: message})
 		}
 	}
-	return append(list, plan.OverrideWarnings(facts.Spec.Overrides, Planner{}.Traits(facts.Spec))...)
+	return append(list, plan.OverrideWarnings(facts.Spec.Overrides, p.Traits(facts.Spec))...)
 }
 
 func outage(facts plan.Facts, _ []*v1alpha1.TalosMachine) string {
@@ -129,6 +143,13 @@ func noSpare(facts plan.Facts, _ []*v1alpha1.TalosMachine) string {
 		return ""
 	}
 	return "two control planes: etcd keeps both members all the time, and cannot lose either of them meanwhile"
+}
+
+func (p Planner) noSnapshot(facts plan.Facts, _ []*v1alpha1.TalosMachine) string {
+	if p.snapshots(facts) {
+		return ""
+	}
+	return fmt.Sprintf("no snapshot of etcd is stored first: spec.etcdBackup.bucketURL of TalosCluster %s is not set", facts.Cluster.Name)
 }
 
 func drains(facts plan.Facts, taken []*v1alpha1.TalosMachine) string {

@@ -133,6 +133,31 @@ func TestCaseF9Plan(t *testing.T) {
 	g.Expect(Planner{}.Narrow(v1alpha1.OperationTarget{TalosVersion: "v1.14.1", KubernetesVersion: "v1.36.1"})).To(Equal(v1alpha1.OperationTarget{KubernetesVersion: "v1.36.1"}))
 }
 
+// storing says where the snapshots of the cluster are stored.
+func storing(f *plan.Facts) {
+	f.Cluster.Spec.EtcdBackup = &v1alpha1.EtcdBackupSpec{BucketURL: "s3://backups?region=r"}
+}
+
+func TestASnapshotIsStoredBeforeTheFirstChange(t *testing.T) {
+	g := NewWithT(t)
+	names := func(hub Planner, f plan.Facts) (names []string) {
+		p, _ := hub.Plan(f)
+		for _, stage := range p.Stages {
+			names = append(names, stage.Name)
+		}
+		return names
+	}
+	hub := Planner{StoresSnapshots: true}
+	g.Expect(names(hub, facts(storing))).To(Equal([]string{
+		"Check", "PrePull", "Snapshot", "APIServer", "ControllerManager", "Scheduler", "ProxyConfig", "Kubelets", "Manifests",
+	}))
+	p, _ := hub.Plan(facts(storing))
+	g.Expect(p.Stages[2]).To(Equal(plan.Stage{Name: "Snapshot", Whole: true}))
+	g.Expect(p.KeepsEtcd()).To(BeTrue())
+	g.Expect(names(hub, facts())).NotTo(ContainElement("Snapshot"), "there is no place for it")
+	g.Expect(names(Planner{}, facts(storing))).NotTo(ContainElement("Snapshot"), "this hub stores none")
+}
+
 // A hold that comes while the components go on must not leave a control plane out of the rest: its scheduler would stay behind, and what is
 // applied in the end would be that of two versions.
 func TestHoldLeavesNoControlPlaneHalfWay(t *testing.T) {
@@ -149,24 +174,26 @@ func TestWarnings(t *testing.T) {
 	const synced = "the bootstrap manifests of Talos are applied last; what Helm, Flux or Argo CD keep is left alone. The first stage says what would change"
 	const drained = "kubelets get another minor version: each Node is drained first, control planes one at a time, then at most 1 workers at once"
 	const alone = "the only control plane restarts its API server: the Kubernetes API of the cluster is away for a moment"
+	const noSnapshot = "no snapshot of etcd is stored first: spec.etcdBackup.bucketURL of TalosCluster c1 is not set"
 	for name, row := range map[string]struct {
 		facts plan.Facts
 		want  []string
 	}{
-		"another minor":       {facts(), []string{drained, synced}},
-		"another patch level": {facts(to("v1.35.4")), []string{synced}},
-		"some have it":        {facts(all(kubelet("v1.36.1")), on("w-1", kubelet("v1.35.2"))), []string{drained, synced}},
-		"one control plane":   {facts(without("cp-2", "cp-3"), to("v1.35.4")), []string{alone, synced}},
-		"one machine":         {facts(without("cp-2", "cp-3", "w-1", "w-2")), []string{alone, synced}},
-		"two control planes":  {facts(without("cp-3"), to("v1.35.4")), []string{"two control planes: etcd keeps both members all the time, and cannot lose either of them meanwhile", synced}},
-		"a held worker":       {facts(on("w-1", hold)), []string{drained, synced, "w-1 is held and keeps its kubelet"}},
-		"held workers":        {facts(on("w-1", hold), on("w-2", hold)), []string{drained, synced, "w-1 and 1 more are held and keep their kubelets"}},
-		"an override": {facts(to("v1.35.4"), override("NodesReady")), []string{
+		"no snapshot":         {facts(to("v1.35.4")), []string{noSnapshot, synced}},
+		"another minor":       {facts(storing), []string{drained, synced}},
+		"another patch level": {facts(storing, to("v1.35.4")), []string{synced}},
+		"some have it":        {facts(storing, all(kubelet("v1.36.1")), on("w-1", kubelet("v1.35.2"))), []string{drained, synced}},
+		"one control plane":   {facts(storing, without("cp-2", "cp-3"), to("v1.35.4")), []string{alone, synced}},
+		"one machine":         {facts(storing, without("cp-2", "cp-3", "w-1", "w-2")), []string{alone, synced}},
+		"two control planes":  {facts(storing, without("cp-3"), to("v1.35.4")), []string{"two control planes: etcd keeps both members all the time, and cannot lose either of them meanwhile", synced}},
+		"a held worker":       {facts(storing, on("w-1", hold)), []string{drained, synced, "w-1 is held and keeps its kubelet"}},
+		"held workers":        {facts(storing, on("w-1", hold), on("w-2", hold)), []string{drained, synced, "w-1 and 1 more are held and keep their kubelets"}},
+		"an override": {facts(storing, to("v1.35.4"), override("NodesReady")), []string{
 			synced, "gate NodesReady is overridden: the upgrade begins although Nodes or pods of the control plane are not ready",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, _ := Planner{}.Plan(row.facts)
+			p, _ := Planner{StoresSnapshots: true}.Plan(row.facts)
 			var messages []string
 			for _, warning := range p.Warnings {
 				messages = append(messages, warning.Message)
