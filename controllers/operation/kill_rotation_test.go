@@ -4,6 +4,7 @@ package operation_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -127,3 +128,68 @@ func TestEveryStepOfARotationIsKilled(t *testing.T) {
 		g.Expect(rows).To(Equal(1), string(step.Name))
 	}
 }
+
+// killedCall is an executor in a process that is killed at a call of a stage: before it is made, or after.
+type killedCall struct {
+	kind.Executor
+
+	stage, unit string
+	step        v1alpha1.OperationStep
+	after       bool
+	once        sync.Once
+	reached     chan struct{}
+}
+
+// Do implements kind.Executor.
+func (c *killedCall) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, step v1alpha1.OperationStep) (kind.Outcome, error) {
+	if unit.Status.Stage != c.stage || unit.Status.Name != c.unit || step != c.step {
+		return c.Executor.Do(ctx, scope, unit, step)
+	}
+	if c.after {
+		if outcome, err := c.Executor.Do(ctx, scope, unit, step); err != nil {
+			return outcome, err
+		}
+	}
+	c.once.Do(func() { close(c.reached) })
+	<-ctx.Done()
+	return kind.Outcome{}, ctx.Err()
+}
+
+// The steps of a way back are those of the way there; the stages are others.
+var _ = Describe("A hub that is killed while it turns a rotation back", func() {
+	for _, row := range []struct {
+		of          v1alpha1.CAAuthority
+		stage, unit string
+		step        v1alpha1.OperationStep
+	}{
+		{talosCA, "TalosBackTrust", "TalosBackTrust", v1alpha1.TrustingStep},
+		{talosCA, "TalosBackSwap", "c-cp1", v1alpha1.ApplyingStep},
+		{talosCA, "TalosBackCredentials", "TalosBackCredentials", v1alpha1.TrustingStep},
+		{talosCA, "TalosBackAccept", "c-cp1", v1alpha1.ApplyingStep},
+		{kubernetesCA, "KubernetesBackAcceptWorkers", "c-w1", v1alpha1.ApplyingStep},
+	} {
+		for _, after := range []bool{false, true} {
+			It(fmt.Sprintf("goes on: stage %s, called: %t", row.stage, after), func(ctx SpecContext) {
+				f := newFleet(ctx, 1, 1)
+				f.hasAuthorities(ctx, "v1.14.1")
+				plain := f.executors[v1alpha1.CARotationKind]
+				killed := &killedCall{Executor: plain, stage: row.stage, unit: row.unit, step: row.step, after: after, reached: make(chan struct{})}
+				f.executors = map[v1alpha1.OperationKind]kind.Executor{v1alpha1.CARotationKind: killed}
+				first := f.startHub()
+				op := f.create(ctx, "op", rotates(row.of)())
+				Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", Not(BeEmpty())))
+				turnBack(ctx, op)
+				Eventually(killed.reached).Should(BeClosed())
+				first.kill()
+
+				f.executors = map[v1alpha1.OperationKind]kind.Executor{v1alpha1.CARotationKind: plain}
+				f.startHub()
+				Eventually(now(ctx, op), patience).Should(beCompleted())
+				f.expectUnchanged(ctx, row.of)
+				for name, times := range f.perMachine() {
+					Expect(times).To(BeNumerically("<=", 4), name)
+				}
+			})
+		}
+	}
+})

@@ -4,11 +4,15 @@ package operation_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/siderolabs/crypto/x509"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -59,7 +63,7 @@ func waitingFor(gate string, message any) OmegaMatcher {
 // expectRotated expects every machine to know nothing of the old authority, and every credential to be of the new one.
 func (f *fleet) expectRotated(ctx context.Context, of v1alpha1.CAAuthority) {
 	GinkgoHelper()
-	for name, address := range f.addresses {
+	for name, address := range f.standing() {
 		signs, accepts, others := f.position(of, name)
 		Expect([]bool{signs, accepts, others}).To(Equal([]bool{false, false, true}), name)
 		own := f.talos.ConfigOf(address)
@@ -88,7 +92,7 @@ func (f *fleet) expectRotated(ctx context.Context, of v1alpha1.CAAuthority) {
 // expectUnchanged expects everything to be what it was.
 func (f *fleet) expectUnchanged(ctx context.Context, of v1alpha1.CAAuthority) {
 	GinkgoHelper()
-	for name := range f.addresses {
+	for name := range f.standing() {
 		signs, accepts, others := f.position(of, name)
 		Expect([]bool{signs || strings.HasPrefix(name, "w"), accepts, others}).To(Equal([]bool{true, true, false}), name)
 	}
@@ -191,6 +195,37 @@ var _ = Describe("A rotation of certificate authorities", func() {
 		Expect(f.perMachine()).To(Equal(map[string]int{"cp1": 3, "w1": 3, "w2": 3}))
 	})
 
+	for _, back := range []bool{false, true} {
+		It(fmt.Sprintf("goes on without a machine that is lost in the swap, turned back: %t", back), func(ctx SpecContext) {
+			f := newFleet(ctx, 1, 2)
+			f.hasAuthorities(ctx, "v1.13.6")
+			accept := f.talos.HangBefore("ApplyConfig", f.addresses["w1"])
+			f.startHub()
+			op := f.create(ctx, "rotate", rotates(talosCA)())
+			Eventually(accept.Reached).Should(BeClosed())
+			swap := f.talos.HangBefore("ApplyConfig", f.addresses["w1"])
+			accept.Release()
+			Eventually(swap.Reached).Should(BeClosed())
+			taken := f.talos.HangAfter("ApplyConfig", f.addresses["w1"])
+			swap.Release()
+			Eventually(taken.Reached).Should(BeClosed())
+			f.silentNode("w1", true)
+			taken.Release()
+			Eventually(now(ctx, op)).Should(And(stepOf("c-w1", v1alpha1.VerifyingStep), waitingFor("TargetReachable", ContainSubstring("c-w1 does not answer"))))
+			f.isLost(ctx, "w1")
+			Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", Not(BeEmpty())))
+			if back {
+				turnBack(ctx, op)
+				Eventually(now(ctx, op)).Should(beCompleted())
+				f.expectUnchanged(ctx, talosCA)
+				return
+			}
+			confirm(ctx, op, talosCA)
+			Eventually(now(ctx, op)).Should(beCompleted())
+			f.expectRotated(ctx, talosCA)
+		})
+	}
+
 	It("drops nothing while a machine is held, not approved or unknown, and says which", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 2)
 		f.hasAuthorities(ctx, "v1.13.6")
@@ -233,6 +268,7 @@ var _ = Describe("A rotation of certificate authorities", func() {
 			haveCondition("TurningBack", metav1.ConditionFalse, "TurnedBack", BeEmpty()),
 			haveCondition("Succeeded", metav1.ConditionFalse, "TurnedBack", Equal("turned back on request: the cluster is what it was before"))))
 		f.expectUnchanged(ctx, talosCA)
+		Expect(f.secretNames(ctx)).NotTo(ContainElement("c-talos"), "nobody had kept a bundle")
 	})
 
 	It("is turned back while people are waited for, and not once a machine has dropped the old one", func(ctx SpecContext) {
@@ -255,6 +291,91 @@ var _ = Describe("A rotation of certificate authorities", func() {
 		stop.Release()
 		Eventually(now(ctx, op)).Should(beCompleted())
 		f.expectRotated(ctx, kubernetesCA)
+	})
+
+	It("is turned back after a worker has renewed the certificate of its kubelet, which is never refused", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 2)
+		f.hasAuthorities(ctx, "v1.14.1")
+		f.sharedEndpoint = true
+		f.startHub()
+		op := f.create(ctx, "rotate", rotates(kubernetesCA)())
+		Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", Not(BeEmpty())))
+		f.renewKubelet("w2")
+		turnBack(ctx, op)
+		Eventually(now(ctx, op)).Should(beCompleted())
+		f.expectUnchanged(ctx, kubernetesCA)
+		f.refused.Range(func(name, _ any) bool {
+			Fail(fmt.Sprintf("Node %s was refused", name))
+			return true
+		})
+	})
+
+	It("goes on where the first control plane that drops the old one makes the Nodes of the others not ready", func(ctx SpecContext) {
+		f := newFleet(ctx, 3, 1)
+		f.hasAuthorities(ctx, "v1.14.1")
+		f.annotations = confirmed(kubernetesCA)
+		f.sharedEndpoint = true
+		f.startHub()
+		op := f.create(ctx, "rotate", rotates(kubernetesCA)())
+		Eventually(now(ctx, op), patience).Should(beCompleted())
+		f.expectRotated(ctx, kubernetesCA)
+		_, refused := f.refused.Load("cp1")
+		Expect(refused).To(BeTrue())
+	})
+
+	for of, written := range map[v1alpha1.CAAuthority][]string{talosCA: {"c-talosconfig", "c-talos"}, kubernetesCA: {"c-kubeconfig", "c-talos", "c-ca"}} {
+		It("of "+string(of)+" drops nothing while somebody writes a Secret with the old one", func(ctx SpecContext) {
+			f := newFleet(ctx, 1, 1)
+			f.hasAuthorities(ctx, "v1.14.1")
+			old := map[string]map[string][]byte{}
+			for _, name := range f.secretNames(ctx) {
+				old[name] = f.secret(ctx, name)
+			}
+			f.startHub()
+			op := f.create(ctx, "rotate", rotates(of)())
+			Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", ContainSubstring("ichor operation confirm rotate")))
+			old["c-talos"] = f.bundleWith(ctx, of, oldAuthority(of))
+			for _, name := range written {
+				f.writes(ctx, name, old[name])
+				again := "Secret " + name + " has credentials of the old authority again: somebody else has written it"
+				Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", again+"; pause the operation and resume it to have it written once more"))
+				change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = ptr.To(true) })
+				Eventually(now(ctx, op)).Should(bePaused("OperatorPaused", Not(BeEmpty())))
+				change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = nil })
+				Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", ContainSubstring("ichor operation confirm rotate")))
+			}
+			first := map[v1alpha1.CAAuthority]string{talosCA: "cp1", kubernetesCA: "w1"}[of]
+			stop := f.talos.HangBefore("ApplyConfig", f.addresses[first])
+			confirm(ctx, op, of)
+			Eventually(stop.Reached).Should(BeClosed())
+			rotated := f.secret(ctx, "c-talos")
+			f.writes(ctx, "c-talos", old["c-talos"])
+			stop.Release()
+			Eventually(now(ctx, op)).Should(waitingFor("RotationPass", ContainSubstring("Secret c-talos has credentials of the old authority again: somebody else has written it; put the new one there: it is in Secret ca-rotation-")))
+			f.writes(ctx, "c-talos", rotated)
+			Eventually(now(ctx, op)).Should(beCompleted())
+			f.expectRotated(ctx, of)
+		})
+	}
+
+	It("does not begin while a machine accepts a third authority, which it would leave there", func(ctx SpecContext) {
+		f := newFleet(ctx, 1, 1)
+		f.hasAuthorities(ctx, "v1.14.1")
+		third, err := credentials.NewAuthority(talosCA, time.Now())
+		Expect(err).NotTo(HaveOccurred())
+		before := f.talos.ConfigOf(f.addresses["w1"])
+		have, err := machineconfig.ReadAuthorities(before.Active, talosCA)
+		Expect(err).NotTo(HaveOccurred())
+		made, err := machineconfig.WithAuthorities(before.Active, talosCA, have.Accepting(third.Certificate))
+		Expect(err).NotTo(HaveOccurred())
+		f.talos.Configure(f.addresses["w1"], talos.Config{Active: made, Persistent: made})
+		f.startHub()
+		op := f.create(ctx, "rotate", rotates(talosCA)())
+		Eventually(now(ctx, op)).Should(waitingFor("RotationPass", "machine c-w1 accepts one more Talos authority, of SHA-256 "+
+			machineconfig.Fingerprint(third.Certificate)+": take it out of acceptedCAs in its machine config first"))
+		Expect(f.calls("ApplyConfig")).To(BeEmpty())
+		f.talos.Configure(f.addresses["w1"], before)
+		Eventually(now(ctx, op)).Should(waitingFor("CredentialsConfirmed", Not(BeEmpty())))
 	})
 
 	It("is deleted once it is over, or turned back, and not before", func(ctx SpecContext) {
@@ -369,6 +490,21 @@ func (f *fleet) joins(ctx context.Context, name, address, version string, approv
 	Expect(admin.Status().Update(ctx, machine)).To(Succeed())
 }
 
+// isLost is what people do about a machine that is gone for good: its Node goes, and its TalosMachine.
+func (f *fleet) isLost(ctx context.Context, name string) {
+	GinkgoHelper()
+	f.kube.Remove(name)
+	Expect(admin.Delete(ctx, f.machine(ctx, name))).To(Succeed())
+	f.lost = append(f.lost, name)
+}
+
+// standing are the machines that nobody has said to be lost, by name with their addresses.
+func (f *fleet) standing() map[string]string {
+	standing := maps.Clone(f.addresses)
+	maps.DeleteFunc(standing, func(name, _ string) bool { return slices.Contains(f.lost, name) })
+	return standing
+}
+
 // issues gives a machine another authority, as somebody else's rotation would.
 func (f *fleet) issues(name string, of v1alpha1.CAAuthority, authority credentials.KeyPair) {
 	GinkgoHelper()
@@ -376,6 +512,28 @@ func (f *fleet) issues(name string, of v1alpha1.CAAuthority, authority credentia
 	made, err := machineconfig.WithAuthorities(own.Active, of, machineconfig.Authorities{Issuing: authority.Certificate})
 	Expect(err).NotTo(HaveOccurred())
 	f.talos.Configure(f.addresses[name], talos.Config{Active: made, Persistent: made})
+}
+
+// writes has somebody else write a Secret of the target.
+func (f *fleet) writes(ctx context.Context, name string, data map[string][]byte) {
+	GinkgoHelper()
+	change(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}, func(s *corev1.Secret) { s.Data = data })
+}
+
+// bundleWith is the bundle of the cluster with another authority.
+func (f *fleet) bundleWith(ctx context.Context, of v1alpha1.CAAuthority, authority credentials.KeyPair) map[string][]byte {
+	GinkgoHelper()
+	bundle, err := credentials.ParseBundle(f.secret(ctx, "c-talos"))
+	Expect(err).NotTo(HaveOccurred())
+	pair := &x509.PEMEncodedCertificateAndKey{Crt: authority.Certificate, Key: authority.Key}
+	if of == talosCA {
+		bundle.Certs.OS = pair
+	} else {
+		bundle.Certs.K8s = pair
+	}
+	data, err := credentials.EncodeBundle(bundle)
+	Expect(err).NotTo(HaveOccurred())
+	return map[string][]byte{credentials.BundleKey: data}
 }
 
 // newAuthority is the fingerprint of the one authority that a machine accepts.

@@ -209,7 +209,10 @@ func (f *fleet) hasAuthorities(ctx context.Context, version string) {
 		f.talos.Configure(address, talos.Config{Active: config, Persistent: config})
 		f.bootstrapKubelet(address)
 	}
-	f.talos.Applied = func(address string, _ []byte) { f.bootstrapKubelet(address) }
+	f.talos.Applied = func(address string, _ []byte) {
+		f.bootstrapKubelet(address)
+		f.refuseKubelets()
+	}
 	client := func(of v1alpha1.CAAuthority) credentials.KeyPair {
 		pair, err := oldAuthority(of).Client(administrator[of], time.Now())
 		Expect(err).NotTo(HaveOccurred())
@@ -259,6 +262,43 @@ func (f *fleet) bootstrapKubelet(address string) {
 	pair, err := credentials.KeyPair{Certificate: signer.Issuing, Key: signer.Key}.Client(pkix.Name{CommonName: "system:node"}, time.Now())
 	if err == nil && credentials.SignedBy(pair.Certificate, all(have)...) {
 		f.talos.Write(address, kubeletPath, append(pair.Certificate, pair.Key...))
+	}
+}
+
+// renewKubelet gives a kubelet another client certificate, as kubelets ask for one long before theirs ends.
+func (f *fleet) renewKubelet(name string) {
+	GinkgoHelper()
+	signer, err := machineconfig.ReadAuthorities(f.talos.ConfigOf(f.addresses["cp1"]).Active, v1alpha1.KubernetesCA)
+	Expect(err).NotTo(HaveOccurred())
+	pair, err := credentials.KeyPair{Certificate: signer.Issuing, Key: signer.Key}.Client(pkix.Name{CommonName: "system:node"}, time.Now())
+	Expect(err).NotTo(HaveOccurred())
+	f.talos.Write(f.addresses[name], kubeletPath, append(pair.Certificate, pair.Key...))
+}
+
+// refuseKubelets takes Nodes away whose kubelets have a client certificate that an API server does not accept, where they reach all of them by one
+// address.
+func (f *fleet) refuseKubelets() {
+	if !f.sharedEndpoint {
+		return
+	}
+	reader, err := f.talos.Reader(context.Background(), target.Target{})
+	if err != nil {
+		return
+	}
+	for name, address := range f.addresses {
+		certificate, err := reader.File(context.Background(), address, kubeletPath)
+		accepted := err == nil
+		for server, address := range f.addresses {
+			if have, err := machineconfig.ReadAuthorities(f.talos.ConfigOf(address).Active, v1alpha1.KubernetesCA); err == nil && strings.HasPrefix(server, "cp") {
+				accepted = accepted && credentials.SignedBy(certificate, all(have)...)
+			}
+		}
+		f.kube.Change(name, func(n *kube.Node) {
+			n.Ready = accepted
+			if !accepted {
+				f.refused.Store(name, true)
+			}
+		})
 	}
 }
 

@@ -94,6 +94,7 @@ type fleet struct {
 	vault     *vault
 	stored    *stored
 	addresses map[string]string // By node name.
+	lost      []string          // The names of Nodes that are gone for good.
 
 	// annotations are those of every operation that is created.
 	annotations map[string]string
@@ -107,6 +108,10 @@ type fleet struct {
 	management *management
 	renewed    []*secrets.Bundle
 	marks      map[string]string
+
+	// sharedEndpoint says that kubelets reach all API servers by one address; refused are the names of the Nodes that were refused by one.
+	sharedEndpoint bool
+	refused        sync.Map
 
 	// ticks counts what happens on machines, where time matters.
 	ticks atomic.Int64

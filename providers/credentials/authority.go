@@ -73,6 +73,12 @@ func Subject(certificate []byte) (pkix.Name, error) {
 	return leaf.Subject, nil
 }
 
+// Ended says whether a certificate was valid once and is not any more.
+func Ended(certificate []byte, now time.Time) bool {
+	leaf, _, err := firstCertificate(certificate)
+	return err == nil && now.After(leaf.NotAfter)
+}
+
 // SignedBy says whether one of some authorities has signed the first certificate of a PEM, whatever it is for and however old.
 func SignedBy(certificate []byte, authorities ...[]byte) bool {
 	for rest := certificate; ; {

@@ -39,9 +39,12 @@ func ReplaceBundle(ctx context.Context, c client.Client, cluster types.Namespace
 	return (&Keeper{Client: c, Live: c}).ReplaceBundle(ctx, cluster, change)
 }
 
-// ReplaceBundle is ReplaceBundle of the package, and reads past the cache.
+// ReplaceBundle is ReplaceBundle of the package, and reads past the cache. It is written down before the bundle is changed, so that no end of this
+// process keeps it secret, and once more afterwards: who has exported in between has the bundle of before.
 func (k *Keeper) ReplaceBundle(ctx context.Context, cluster types.NamespacedName, change func(*secrets.Bundle) error) error {
-	return k.change(ctx, bundleKey(cluster), func(data map[string][]byte) error {
+	changed := false
+	err := k.change(ctx, bundleKey(cluster), func(data map[string][]byte) error {
+		changed = false
 		bundle, err := ParseBundle(data)
 		if err != nil {
 			return fmt.Errorf("secret %s: %w", bundleKey(cluster), err)
@@ -60,8 +63,13 @@ func (k *Keeper) ReplaceBundle(ctx context.Context, cluster types.NamespacedName
 		if err := MarkBundleChanged(ctx, k.Client, cluster, time.Now()); err != nil {
 			return err
 		}
+		changed = true
 		return putBundle(data, bundle)
 	})
+	if err != nil || !changed {
+		return err
+	}
+	return MarkBundleChanged(ctx, k.Client, cluster, time.Now())
 }
 
 // CreateBundle keeps a bundle of a cluster's secrets that has none.

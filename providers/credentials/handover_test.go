@@ -24,6 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/providers/guard"
@@ -289,6 +290,26 @@ func TestReplaceBundle(t *testing.T) {
 			g.Expect(parsed.Secrets.BootstrapToken).To(Equal(bundle.Secrets.BootstrapToken))
 		})
 	}
+	// Who exports after the first mark and before the write has an old bundle, and is told so.
+	data := map[string][]byte{}
+	g.Expect(putBundle(data, bundle)).To(Succeed())
+	cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}}
+	exported := ""
+	c := fake.NewClientBuilder().WithScheme(scheme(g)).WithObjects(cluster, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1-talos"}, Data: data}).
+		WithInterceptorFuncs(interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			found := &v1alpha1.TalosCluster{}
+			g.Expect(c.Get(ctx, c1.NamespacedName, found)).To(Succeed())
+			exported = found.Annotations["ichor.maesh.dev/bundle-changed-at"]
+			return c.Update(ctx, o, options...)
+		}}).Build()
+	g.Expect(ReplaceBundle(allowed(t), c, c1.NamespacedName, func(b *secrets.Bundle) error {
+		b.Certs.OS = &x509.PEMEncodedCertificateAndKey{Crt: r.fresh.Certificate, Key: r.fresh.Key}
+		return nil
+	})).To(Succeed())
+	g.Expect(c.Get(t.Context(), c1.NamespacedName, cluster)).To(Succeed())
+	g.Expect(exported).NotTo(BeEmpty())
+	g.Expect(cluster.Annotations["ichor.maesh.dev/bundle-changed-at"]).NotTo(Equal(exported))
+
 	none := fake.NewClientBuilder().WithScheme(scheme(g)).Build()
 	g.Expect(ReplaceBundle(allowed(t), none, c1.NamespacedName, func(*secrets.Bundle) error { return nil })).To(MatchError(ErrMissing))
 }

@@ -142,7 +142,7 @@ func (k *Keeper) ReplaceKubernetesAuthority(ctx context.Context, cluster types.N
 }
 
 // MarkBundleChanged writes down on the TalosCluster that its bundle of secrets is not what was exported last. It is done before the bundle is
-// changed: who sees the mark too early exports once more than needed.
+// changed and after it: who sees the first mark too early exports once more than needed.
 func MarkBundleChanged(ctx context.Context, c client.Client, cluster types.NamespacedName, now time.Time) error {
 	found := &v1alpha1.TalosCluster{}
 	if err := c.Get(ctx, cluster, found); err != nil {

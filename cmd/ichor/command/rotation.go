@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ichor.maesh.dev/hub/hub/standalone/atomicfile"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
 )
 
@@ -100,9 +101,6 @@ backwards.`
 	return cmd
 }
 
-// bundleMode keeps a file to its owner: whoever has the bundle has the cluster.
-const bundleMode fs.FileMode = 0o600
-
 func newBundleExportCommand(a *app) *cobra.Command {
 	var file string
 	var force bool
@@ -132,7 +130,8 @@ a backup from before is of no use, and condition BundleBackupStale of the cluste
 	return cmd
 }
 
-// exportBundle writes the file before it says that there is one. It opens the file first: an export that nobody keeps is none.
+// exportBundle writes the file before it says that there is one. It makes one beside it first: an export that nobody keeps is none. What is there is
+// replaced once the new bundle is on the disk as a whole, for it may be the only backup.
 func (a *app) exportBundle(ctx context.Context, ref *pb.Reference, file string, overwrite bool) error {
 	export := func() ([]byte, error) {
 		response, err := call(ctx, a, a.connection.clusters.ExportBundle, &pb.ExportBundleRequest{Ref: ref})
@@ -148,32 +147,32 @@ func (a *app) exportBundle(ctx context.Context, ref *pb.Reference, file string, 
 		}
 		return err
 	}
-	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if overwrite {
-		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if _, err := os.Lstat(file); err == nil && !overwrite {
+		return thereAlready(file)
 	}
-	into, err := os.OpenFile(file, flags, bundleMode)
-	if errors.Is(err, fs.ErrExist) {
-		return usageError("--file %s is there already: choose another, or add --overwrite", file)
-	}
+	into, err := atomicfile.Prepare(file)
 	if err != nil {
 		return err
 	}
+	defer into.Close()
 	bundle, err := export()
-	if err == nil {
-		_, err = into.Write(bundle)
+	if err != nil {
+		return err
 	}
-	if err := errors.Join(err, into.Close()); err != nil {
-		return errors.Join(err, removeEmpty(file, bundle))
+	put := into.Add
+	if overwrite {
+		put = into.Replace
+	}
+	switch err := put(bundle); {
+	case errors.Is(err, fs.ErrExist): // Somebody has made it meanwhile.
+		return thereAlready(file)
+	case err != nil:
+		return err
 	}
 	a.remark("The bundle of cluster %s is in %s. Whoever has it has the cluster.", ref.GetName(), file)
 	return nil
 }
 
-// removeEmpty takes a file away that was made for nothing.
-func removeEmpty(file string, bundle []byte) error {
-	if len(bundle) > 0 {
-		return nil
-	}
-	return os.Remove(file)
+func thereAlready(file string) error {
+	return usageError("--file %s is there already: choose another, or add --overwrite", file)
 }

@@ -78,7 +78,13 @@ func TestBundleExport(t *testing.T) {
 	r = u.ichor("cluster", "bundle-export", "prod-1", "--file", file)
 	g.Expect(r.Code).To(Equal(2))
 	g.Expect(r.Err).To(ContainSubstring("is there already: choose another, or add --overwrite"))
+	g.Expect(os.WriteFile(file, []byte("the backup of before"), 0o644)).To(Succeed())
+	g.Expect(os.Chmod(file, 0o644)).To(Succeed())
 	g.Expect(u.ichor("cluster", "bundle-export", "prod-1", "--file", file, "--overwrite").Code).To(BeZero())
+	g.Expect(os.ReadFile(file)).To(Equal([]byte("secret")))
+	info, err = os.Stat(file)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)), "whatever it was before")
 	g.Expect(u.ichor("cluster", "bundle-export", "prod-1", "--file", "-").Out).To(Equal("secret"))
 
 	refusing := newFakeHub(t)
@@ -86,5 +92,10 @@ func TestBundleExport(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "none.yaml")
 	r = newUser(t, refusing).ichor("cluster", "bundle-export", "prod-1", "--file", other)
 	g.Expect(r.Err).To(ContainSubstring("exporting the bundle of cluster prod-1: bob may not get secrets"))
-	g.Expect(other).NotTo(BeAnExistingFile())
+	g.Expect(os.ReadDir(filepath.Dir(other))).To(BeEmpty())
+
+	// It may be the only backup.
+	g.Expect(newUser(t, refusing).ichor("cluster", "bundle-export", "prod-1", "--file", file, "--overwrite").Code).NotTo(BeZero())
+	g.Expect(os.ReadFile(file)).To(Equal([]byte("secret")))
+	g.Expect(os.ReadDir(filepath.Dir(file))).To(HaveLen(1))
 }

@@ -61,6 +61,13 @@ func (k *Kube) Set(node kube.Node) {
 	k.nodes[node.Name] = &node
 }
 
+// Remove removes a Node.
+func (k *Kube) Remove(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.nodes, name)
+}
+
 // Change changes a Node.
 func (k *Kube) Change(name string, change func(*kube.Node)) {
 	k.mu.Lock()

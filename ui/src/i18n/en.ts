@@ -278,6 +278,7 @@ export const en = {
     BackTrust: 'back, trust both',
     BackSwap: 'back to the old one',
     BackCredentials: 'back, credentials',
+    BackAcceptWorkers: 'back, new one goes, workers',
     BackAccept: 'back, new one goes',
   },
   gate: {

@@ -277,6 +277,7 @@ export const ja: Messages = {
     BackTrust: '取り消し: 両方を信頼',
     BackSwap: '取り消し: 古い CA に戻す',
     BackCredentials: '取り消し: 認証情報',
+    BackAcceptWorkers: '取り消し: 新しい CA の除去 (ワーカー)',
     BackAccept: '取り消し: 新しい CA の除去',
   },
   gate: {

@@ -133,10 +133,11 @@ function stageParts(world: World, operation: Operation, stage: string): object {
 
 function takes({ kind }: Operation, stage: string, role: MachineRole): boolean {
   const controls = role === MachineRole.CONTROL_PLANE;
-  if (kind === OperationKind.KEY_ROTATION || ['Wipe', 'Recover', 'Join', 'KubernetesDrop'].includes(stage)) {
+  const ofControls = ['Wipe', 'Recover', 'Join', 'KubernetesDrop', 'KubernetesBackAccept'];
+  if (kind === OperationKind.KEY_ROTATION || ofControls.includes(stage)) {
     return controls;
   }
-  return ['Kubelets', 'KubernetesDropWorkers'].includes(stage) ? !controls : true;
+  return ['Kubelets', 'KubernetesDropWorkers', 'KubernetesBackAcceptWorkers'].includes(stage) ? !controls : true;
 }
 
 /** confirmed is an operation whose stage under way somebody has confirmed. */
@@ -159,7 +160,9 @@ export function confirmed(operation: Operation): object {
 export function backwards(operation: Operation): object {
   const authority = /^(Talos|Kubernetes)/.exec(operation.stage)?.[0] ?? '';
   const passes = authority
-    ? ['BackTrust', 'BackSwap', 'BackCredentials', 'BackAccept'].map((pass) => authority + pass)
+    ? ['BackTrust', 'BackSwap', 'BackCredentials', 'BackAcceptWorkers', 'BackAccept']
+        .filter((pass) => authority === 'Kubernetes' || pass !== 'BackAcceptWorkers')
+        .map((pass) => authority + pass)
     : [];
   const comingStages = [...passes, authority ? 'Finish' : 'Bundle'];
   return { ...confirmed(operation), turnBackRequested: true, canTurnBack: false, comingStages };

@@ -188,12 +188,12 @@ func (e *Executor) trust(ctx context.Context, scope kind.Scope, of v1alpha1.CAAu
 		return err
 	}
 	if pass != rotationplan.BackCredentials {
-		return e.vault.HandOver(ctx, scope.Cluster, of, kept.handover(trustBoth))
+		return e.vault.HandOver(ctx, scope.Cluster, of, kept.handover(trustBoth, e.clock.Now()))
 	}
-	if err := e.handAuthority(ctx, scope, of, kept.Old); err != nil {
+	if err := e.vault.HandOverAuthority(ctx, scope.Cluster, of, kept.Old, nil); err != nil { // Where nobody keeps a bundle, nobody did before.
 		return err
 	}
-	return e.vault.HandOver(ctx, scope.Cluster, of, kept.handover(trustOld))
+	return e.vault.HandOver(ctx, scope.Cluster, of, kept.handover(trustOld, e.clock.Now()))
 }
 
 // handOver puts the new credentials where people and the hub find them: first what others make credentials and machines from, so that
@@ -206,7 +206,7 @@ func (e *Executor) handOver(ctx context.Context, scope kind.Scope, of v1alpha1.C
 	if err := e.handAuthority(ctx, scope, of, kept.New); err != nil {
 		return err
 	}
-	return e.vault.HandOver(ctx, scope.Cluster, of, kept.handover(trustNew))
+	return e.vault.HandOver(ctx, scope.Cluster, of, kept.handover(trustNew, e.clock.Now()))
 }
 
 // handAuthority hands an authority to what machines and credentials are made from. Where nobody keeps a bundle, one is made of what a control

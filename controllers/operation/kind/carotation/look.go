@@ -9,6 +9,9 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/machineconfig"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
@@ -99,7 +102,7 @@ func (e *Executor) look(ctx context.Context, scope kind.Scope, unit kind.Unit) L
 	switch {
 	case found.At == foreign:
 	case reached(pass, found.At):
-		found.Unproven = e.unproven(ctx, scope, unit.Machine, own, of, pass, kept)
+		found.Unproven = e.unproven(ctx, scope, unit.Machine, own, of, proofOf(pass, kept))
 	default:
 		made, err := rendered(own.Active, of, kept, nextPosition(pass, found.At))
 		if err != nil {
@@ -107,9 +110,12 @@ func (e *Executor) look(ctx context.Context, scope kind.Scope, unit kind.Unit) L
 		}
 		found.Desired = machineconfig.Hash(made)
 		if pass.Drops() && found.At == swapped { // It has to be sure of the new one before it drops the old.
-			found.Unproven = e.unproven(ctx, scope, unit.Machine, own, of, rotationplan.Swap, kept)
+			found.Unproven = e.unproven(ctx, scope, unit.Machine, own, of, e.proofOfAll(ctx, scope, of, rotationplan.Swap, kept))
 			found.Lagging = append(e.strangers(ctx, scope), e.lagging(ctx, scope, others(scope, unit.Machine), of, rotationplan.Swap, kept)...)
 			found.Late = e.late(ctx, scope, of, rotationplan.Swap, kept)
+			if stale := e.stale(ctx, scope, of, kept); stale != "" {
+				found.Lagging = append(found.Lagging, fmt.Sprintf("%s; put the new one there: it is in Secret %s", stale, secretKey(scope).Name))
+			}
 		}
 	}
 	return found
@@ -161,7 +167,9 @@ func (e *Executor) overview(ctx context.Context, scope kind.Scope, stage string)
 		seen.Late = pass.Forward() && e.late(ctx, scope, of, needed, kept)
 	}
 	if pass == rotationplan.AwaitCredentials {
-		seen.Stale = e.stale(ctx, scope, of, kept)
+		if seen.Stale = e.stale(ctx, scope, of, kept); seen.Stale != "" {
+			seen.Stale += "; pause the operation and resume it to have it written once more"
+		}
 	}
 	return seen
 }
@@ -195,6 +203,7 @@ func each(machines []*v1alpha1.TalosMachine, ask func(*v1alpha1.TalosMachine) st
 func (e *Executor) lagging(
 	ctx context.Context, scope kind.Scope, machines []*v1alpha1.TalosMachine, of v1alpha1.CAAuthority, pass rotationplan.Pass, kept Material,
 ) []string {
+	wanted := e.proofOfAll(ctx, scope, of, pass, kept)
 	return each(machines, func(machine *v1alpha1.TalosMachine) string {
 		own, trouble := e.configOf(ctx, scope, machine)
 		if trouble != "" {
@@ -210,11 +219,29 @@ func (e *Executor) lagging(
 		case machine.Held() && pass == rotationplan.Swap:
 			return fmt.Sprintf("machine %s is held", machine.Name)
 		}
-		if missing := e.unproven(ctx, scope, machine, own, of, pass, kept); missing != "" {
+		if missing := e.unproven(ctx, scope, machine, own, of, wanted); missing != "" {
 			return fmt.Sprintf("machine %s: %s", machine.Name, missing)
 		}
 		return ""
 	})
+}
+
+// proofOfAll is the proof of a pass where others may be further than it. Once the first API server has dropped the old authority, kubelets of control
+// planes that reach it by a shared address are refused until they drop it, too: that their Nodes are Ready is not asked any more, or each would wait
+// for the other.
+func (e *Executor) proofOfAll(ctx context.Context, scope kind.Scope, of v1alpha1.CAAuthority, pass rotationplan.Pass, kept Material) proof {
+	wanted := proofOf(pass, kept)
+	wanted.unready = pass == rotationplan.Swap && of == v1alpha1.KubernetesCA && slices.ContainsFunc(scope.Approved, func(machine *v1alpha1.TalosMachine) bool {
+		return machine.Spec.Role == v1alpha1.ControlPlaneRole && e.isDropped(ctx, scope, machine, of, kept)
+	})
+	return wanted
+}
+
+// isDropped says whether a machine knows the new authority alone, as far as it answers.
+func (e *Executor) isDropped(ctx context.Context, scope kind.Scope, machine *v1alpha1.TalosMachine, of v1alpha1.CAAuthority, kept Material) bool {
+	own, _ := e.configOf(ctx, scope, machine)
+	have, err := machineconfig.ReadAuthorities(own.Active, of)
+	return err == nil && positionOf(have, kept, dropped) == dropped
 }
 
 // late says whether a machine answers that is not where a pass has brought the others.
@@ -289,10 +316,23 @@ func (e *Executor) notAsAll(ctx context.Context, scope kind.Scope, machine *v1al
 	case len(have.Issuing) > 0 && !have.Issues(old.Certificate), !have.Accepts(old.Certificate):
 		return fmt.Sprintf("machine %s has another %s authority than the other machines: a rotation by somebody else is half-way", machine.Name, of)
 	}
-	if of != v1alpha1.TalosCA || !credentials.SignedBy(client.Certificate, old.Certificate) {
+	for _, certificate := range have.Accepted {
+		if !machineconfig.SameCertificate(certificate, old.Certificate) { // The rotation would leave it, and say that what is old is refused.
+			return fmt.Sprintf("machine %s accepts one more %s authority, of SHA-256 %s: take it out of acceptedCAs in its machine config first",
+				machine.Name, of, machineconfig.Fingerprint(certificate))
+		}
+	}
+	if !credentials.SignedBy(client.Certificate, old.Certificate) {
 		return ""
 	}
-	if missing := e.answers(ctx, scope, machine, credentials.Direct{Trust: [][]byte{old.Certificate}, Client: client}); missing != "" {
+	missing, as := "", credentials.Direct{Trust: [][]byte{old.Certificate}, Client: client}
+	switch {
+	case of == v1alpha1.TalosCA:
+		missing = e.answers(ctx, scope, machine, as)
+	case machine.Spec.Role == v1alpha1.ControlPlaneRole:
+		missing = e.serves(ctx, scope, machine, own, proof{as: as})
+	}
+	if missing != "" {
 		return fmt.Sprintf("machine %s at its own address %s: %s", machine.Name, machine.Spec.Address, missing)
 	}
 	return ""
@@ -320,20 +360,16 @@ func (e *Executor) lastPass(ctx context.Context, scope kind.Scope, of v1alpha1.C
 		return rotationplan.Drop
 	}
 	for _, machine := range scope.Approved {
-		if machine.Spec.Role != v1alpha1.ControlPlaneRole {
-			continue
-		}
-		own, _ := e.configOf(ctx, scope, machine)
-		have, err := machineconfig.ReadAuthorities(own.Active, of)
-		if err == nil && positionOf(have, kept, dropped) == dropped {
+		if machine.Spec.Role == v1alpha1.ControlPlaneRole && e.isDropped(ctx, scope, machine, of, kept) {
 			return rotationplan.Drop
 		}
 	}
 	return rotationplan.BackAccept
 }
 
-// stale says which credentials are not what was handed over; nothing if they are.
+// stale says which of the Secrets that were handed over is not what it was made; nothing if all are.
 func (e *Executor) stale(ctx context.Context, scope kind.Scope, of v1alpha1.CAAuthority, kept Material) string {
+	const again = "Secret %s has credentials of the old authority again: somebody else has written it"
 	client, err := e.client(ctx, scope, of)
 	name := scope.Cluster.KubeconfigSecret
 	if of == v1alpha1.TalosCA {
@@ -343,7 +379,46 @@ func (e *Executor) stale(ctx context.Context, scope kind.Scope, of v1alpha1.CAAu
 	case err != nil:
 		return fmt.Sprintf("Secret %s: %s", name, err)
 	case credentials.SignedBy(client.Certificate, kept.Old.Certificate):
-		return fmt.Sprintf("Secret %s has credentials of the old authority again: somebody else has written it; pause the operation and resume it to have it written once more", name)
+		return fmt.Sprintf(again, name)
+	}
+	for _, source := range sources(of, scope.Cluster.Name) {
+		data, err := e.vault.Read(ctx, types.NamespacedName{Namespace: scope.Cluster.Namespace, Name: source.secret})
+		if errors.Is(err, credentials.ErrMissing) {
+			continue // Nobody keeps one.
+		}
+		var certificate []byte
+		if err == nil {
+			certificate, err = source.authority(data)
+		}
+		switch {
+		case err != nil:
+			return fmt.Sprintf("Secret %s: %s", source.secret, err)
+		case !machineconfig.SameCertificate(certificate, kept.New.Certificate):
+			return fmt.Sprintf(again, source.secret)
+		}
 	}
 	return ""
+}
+
+// source is a Secret that others make machines or credentials of, and where its authority is.
+type source struct {
+	secret    string
+	authority func(data map[string][]byte) ([]byte, error)
+}
+
+// sources are those of an authority.
+func sources(of v1alpha1.CAAuthority, cluster string) []source {
+	bundle := source{credentials.BundleSecretName(cluster), func(data map[string][]byte) ([]byte, error) {
+		bundle, err := credentials.ParseBundle(data)
+		if err != nil {
+			return nil, err
+		}
+		return authorityOf(bundle, of), nil
+	}}
+	if of != v1alpha1.KubernetesCA {
+		return []source{bundle}
+	}
+	return []source{bundle, {credentials.KubernetesAuthoritySecretName(cluster), func(data map[string][]byte) ([]byte, error) {
+		return data[corev1.TLSCertKey], nil
+	}}}
 }

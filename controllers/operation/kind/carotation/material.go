@@ -35,7 +35,8 @@ type Vault interface {
 	// HandOver rewrites the credentials of one API of a target.
 	HandOver(ctx context.Context, t target.Target, of v1alpha1.CAAuthority, h credentials.Handover) error
 
-	// HandOverAuthority replaces an authority in what new machines and new credentials are made from.
+	// HandOverAuthority replaces an authority in what new machines and new credentials are made from. Where nobody keeps a bundle, one is made of a
+	// machine config of a control plane, if there is one given.
 	HandOverAuthority(ctx context.Context, t target.Target, of v1alpha1.CAAuthority, authority credentials.KeyPair, config []byte) error
 }
 
@@ -47,8 +48,9 @@ type Material struct {
 	// OldClient is the client certificate that the cluster's credentials had, empty where they have a token. NewClient is its successor.
 	OldClient, NewClient credentials.KeyPair
 
-	// OldProof is a client certificate of the old authority, whatever the credentials have. It proves who accepts the old one; NewClient proves
-	// who accepts the new one.
+	// OldProof is a client certificate of the old authority for the same user, made when the rotation began: that of the credentials may end while
+	// people are waited for, and an old one that has ended is refused by everybody. It proves who accepts the old authority; NewClient proves who
+	// accepts the new one.
 	OldProof credentials.KeyPair
 }
 
@@ -133,22 +135,28 @@ func makeMaterial(of v1alpha1.CAAuthority, old, client credentials.KeyPair, now 
 	if m.NewClient, err = m.New.Client(user, now); err != nil {
 		return Material{}, err
 	}
-	if m.OldProof = m.OldClient; m.OldProof.Empty() {
-		m.OldProof, err = old.Client(user, now)
-	}
+	m.OldProof, err = old.Client(user, now)
 	return m, err
 }
 
+// oldClient is what credentials go back to: the client certificate that they had, or its successor by the same authority if it has ended.
+func (m Material) oldClient(now time.Time) credentials.KeyPair {
+	if credentials.Ended(m.OldClient.Certificate, now) {
+		return m.OldProof
+	}
+	return m.OldClient
+}
+
 // handover is what becomes of credentials that trust what is said.
-func (m Material) handover(trust string) credentials.Handover {
+func (m Material) handover(trust string, now time.Time) credentials.Handover {
 	h := credentials.Handover{Known: m.known()}
 	switch trust {
 	case trustBoth:
-		h.Trust, h.Client = m.known(), m.OldClient
+		h.Trust, h.Client = m.known(), m.oldClient(now)
 	case trustNew:
 		h.Trust, h.Client = [][]byte{m.New.Certificate}, m.NewClient
 	case trustOld:
-		h.Trust, h.Client = [][]byte{m.Old.Certificate}, m.OldClient
+		h.Trust, h.Client = [][]byte{m.Old.Certificate}, m.oldClient(now)
 	}
 	return h
 }

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	rotationplan "ichor.maesh.dev/hub/controllers/operation/kind/carotation/plan"
 	"ichor.maesh.dev/hub/providers/credentials"
 )
 
@@ -33,7 +34,8 @@ func TestMaterialIsKept(t *testing.T) {
 	subject, err := credentials.Subject(m.NewClient.Certificate)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(subject.Organization).To(Equal(admin.Organization))
-	g.Expect(m.OldProof).To(Equal(m.OldClient))
+	g.Expect(credentials.SignedBy(m.OldProof.Certificate, m.Old.Certificate)).To(BeTrue())
+	g.Expect(credentials.Subject(m.OldProof.Certificate)).To(HaveField("Organization", admin.Organization))
 }
 
 // Credentials with a token keep it. What proves API servers then is a certificate that is nobody's credential.
@@ -51,7 +53,25 @@ func TestMaterialOfATokenHasProofsAlone(t *testing.T) {
 		g.Expect(subject.CommonName).To(Equal("ichor-hub"))
 		g.Expect(subject.Organization).To(BeEmpty(), "it is told a version, and no more")
 	}
-	g.Expect(m.handover(trustOld).Client.Empty()).To(BeTrue())
+	g.Expect(m.handover(trustOld, now.AddDate(2, 0, 0)).Client.Empty()).To(BeTrue())
+}
+
+// The client certificate of the credentials may be about to end when a rotation begins. What proves machines is not, and takes its place on a way
+// back.
+func TestMaterialOutlivesTheClient(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Now()
+	old := must(credentials.NewAuthority(v1alpha1.TalosCA, now.AddDate(-1, 0, 0)))
+	m := must(makeMaterial(v1alpha1.TalosCA, old, must(old.Client(admin, now.AddDate(-1, 0, 1))), now))
+	later := now.AddDate(0, 0, 7)
+	g.Expect(credentials.Ended(m.OldClient.Certificate, now)).To(BeFalse())
+	g.Expect(credentials.Ended(m.OldClient.Certificate, later)).To(BeTrue())
+	g.Expect(credentials.Ended(m.OldProof.Certificate, later)).To(BeFalse())
+	g.Expect(proofOf(rotationplan.Drop, m).not.Client).To(Equal(m.OldProof))
+	for _, trust := range []string{trustBoth, trustOld} {
+		g.Expect(m.handover(trust, now).Client).To(Equal(m.OldClient))
+		g.Expect(m.handover(trust, later).Client).To(Equal(m.OldProof))
+	}
 }
 
 // A client certificate of some other authority is none of the rotation's.

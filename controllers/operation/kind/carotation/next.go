@@ -16,7 +16,7 @@ import (
 func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
 	of, pass := rotationplan.Parse(unit.Status.Stage)
 	switch {
-	case takenBack(scope, pass):
+	case takenBack(scope, pass), scope.TurnBack && unit.Status.Stage == rotationplan.PrepareStage:
 		return kind.Action{Verdict: kind.Done} // What was begun here is taken back by a stage of its own.
 	case unit.Machine != nil:
 		return machine(scope, unit, seen, of, pass)
@@ -29,7 +29,8 @@ func takenBack(scope kind.Scope, pass rotationplan.Pass) bool {
 	switch pass {
 	case rotationplan.Accept, rotationplan.Trust, rotationplan.Swap, rotationplan.AwaitCredentials:
 		return scope.TurnBack
-	case rotationplan.DropWorkers, rotationplan.Drop, rotationplan.BackTrust, rotationplan.BackSwap, rotationplan.BackCredentials, rotationplan.BackAccept:
+	case rotationplan.DropWorkers, rotationplan.Drop, rotationplan.BackTrust, rotationplan.BackSwap, rotationplan.BackCredentials,
+		rotationplan.BackAcceptWorkers, rotationplan.BackAccept:
 	}
 	return false
 }
@@ -59,6 +60,8 @@ func machine(scope kind.Scope, unit kind.Unit, seen kind.Observation, of v1alpha
 	case step == "" && unit.Machine.Held() && !scope.TurnBack:
 		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.MachineHeldGate, Message: fmt.Sprintf(
 			"machine %s is held, and a rotation leaves none out; go on with: ichor machine unhold %[1]s", name)}
+	case look.Unproven != "" && !reached(pass, look.At): // Nobody has begun with it, or it goes on from where it was brought: it has no deadline.
+		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.RotationPassGate, Message: name + ": " + look.Unproven}
 	case look.Unproven != "":
 		return kind.Action{Verdict: kind.Wait, Step: v1alpha1.VerifyingStep, Message: "waiting for " + name + ": " + look.Unproven}
 	case reached(pass, look.At):
@@ -78,7 +81,8 @@ func machine(scope kind.Scope, unit kind.Unit, seen kind.Observation, of v1alpha
 var proofs = map[rotationplan.Pass]string{
 	rotationplan.Accept: "accepts clients of the new %s authority", rotationplan.Swap: "serves a client that trusts the new %s authority alone",
 	rotationplan.DropWorkers: "has dropped the old %s authority", rotationplan.Drop: "refuses clients of the old %s authority",
-	rotationplan.BackSwap: "serves a client that trusts the old %s authority alone", rotationplan.BackAccept: "refuses clients of the new %s authority",
+	rotationplan.BackSwap:          "serves a client that trusts the old %s authority alone",
+	rotationplan.BackAcceptWorkers: "has dropped the new %s authority", rotationplan.BackAccept: "refuses clients of the new %s authority",
 }
 
 // proved says what a machine has shown. Of a worker and the Kubernetes authority that is the client certificate of its kubelet.

@@ -111,7 +111,7 @@ func TestNextOfAMachine(t *testing.T) {
 		"it joined late, and catches up whatever others do": {kind.Scope{}, on("TalosDrop", ""), seen(Look{At: untouched, Desired: hash}), apply},
 		"it joined late, has caught up and proves it":       {kind.Scope{}, on("TalosDrop", "Verifying"), seen(Look{At: swapped, Desired: hash}), apply},
 		"it joined late, and others lag":                    {kind.Scope{}, on("TalosDrop", "Verifying"), seen(Look{At: swapped, Desired: hash, Lagging: []string{"x"}}), waits("RotationPass", "x")},
-		"it does not drop before it is sure itself":         {kind.Scope{}, on("TalosDrop", ""), seen(Look{At: swapped, Desired: hash, Unproven: "x"}), proves("waiting for c-w1: x")},
+		"it does not drop before it is sure itself":         {kind.Scope{}, on("TalosDrop", ""), seen(Look{At: swapped, Desired: hash, Unproven: "x"}), waits("RotationPass", "c-w1: x")},
 		"it is turned back in the swap":                     {back, on("TalosSwap", "Verifying"), kind.Observation{TalosTrouble: "no answer"}, done},
 		"it is turned back after it failed":                 {back, on("TalosSwap", "Applying", failed), seen(Look{At: accepted}), done},
 		"there is no way back in the drop":                  {back, on("TalosDrop", "Verifying"), seen(Look{At: dropped}), refuses},
@@ -156,6 +156,8 @@ func TestNextOfTheCluster(t *testing.T) {
 		"people have confirmed":          {confirmed, of("TalosAwaitingCredentials", "AwaitingCredentials"), seen(Overview{}), done},
 		"and a machine joins meanwhile":  {confirmed, of("TalosAwaitingCredentials", "AwaitingCredentials"), seen(Overview{Lagging: []string{"machine c-w9 is not approved"}}), waits("RotationPass", "machine c-w9 is not approved")},
 		"somebody writes the Secret":     {confirmed, of("TalosAwaitingCredentials", "AwaitingCredentials"), seen(Overview{Stale: "x"}), waits("CredentialsConfirmed", "x")},
+		"it is turned back before":       {back, of("Prepare", ""), seen(Overview{Lagging: []string{"machine c-w1 does not answer"}}), done},
+		"nor is it generated then":       {back, of("Prepare", "Generating", failed), seen(Overview{}), done},
 		"it is turned back instead":      {back, of("TalosAwaitingCredentials", "AwaitingCredentials"), seen(Overview{Lagging: []string{"x"}}), done},
 		"credentials trust both again":   {back, of("TalosBackTrust", ""), seen(Overview{}), call("Trusting")},
 		"credentials are what they were": {back, of("TalosBackCredentials", ""), seen(Overview{}), call("Trusting")},
@@ -173,7 +175,7 @@ func TestNextOfTheCluster(t *testing.T) {
 func TestUnsafe(t *testing.T) {
 	for stage, unsafe := range map[string]bool{
 		"Prepare": false, "TalosAccept": false, "TalosTrust": false, "TalosSwap": true, "TalosAwaitingCredentials": true, "TalosDrop": true,
-		"KubernetesDropWorkers": true, "KubernetesBackSwap": true, "TalosBackTrust": true, "TalosBackAccept": false, "Finish": false,
+		"KubernetesDropWorkers": true, "KubernetesBackSwap": true, "TalosBackTrust": true, "TalosBackAccept": false, "KubernetesBackAcceptWorkers": false, "Finish": false,
 	} {
 		why := BeEmpty()
 		if unsafe {

@@ -63,13 +63,13 @@ func positionOf(a machineconfig.Authorities, m Material, wanted position) positi
 // goals are where the passes bring machines.
 var goals = map[rotationplan.Pass]position{
 	rotationplan.Accept: accepted, rotationplan.Swap: swapped, rotationplan.DropWorkers: dropped, rotationplan.Drop: dropped,
-	rotationplan.BackSwap: accepted, rotationplan.BackAccept: untouched,
+	rotationplan.BackSwap: accepted, rotationplan.BackAcceptWorkers: untouched, rotationplan.BackAccept: untouched,
 }
 
 // reached says whether a machine at a position is through with a pass. On the way there a machine that is further is, too: it was rendered so.
 func reached(pass rotationplan.Pass, at position) bool {
 	switch pass {
-	case rotationplan.BackSwap, rotationplan.BackAccept:
+	case rotationplan.BackSwap, rotationplan.BackAcceptWorkers, rotationplan.BackAccept:
 		return at != foreign && at <= goals[pass]
 	case rotationplan.Accept, rotationplan.Swap, rotationplan.DropWorkers, rotationplan.Drop,
 		rotationplan.Trust, rotationplan.AwaitCredentials, rotationplan.BackTrust, rotationplan.BackCredentials:
@@ -83,7 +83,7 @@ func nextPosition(pass rotationplan.Pass, at position) position {
 	switch {
 	case goals[pass] == dropped && at < swapped:
 		return swapped
-	case pass == rotationplan.BackAccept && at > accepted:
+	case goals[pass] == untouched && at > accepted:
 		return accepted
 	}
 	return goals[pass]

@@ -97,7 +97,7 @@ func TestEveryPassReachesItsGoal(t *testing.T) {
 func TestReached(t *testing.T) {
 	for pass, want := range map[rotationplan.Pass][]position{
 		rotationplan.Accept: {accepted, swapped, dropped}, rotationplan.Swap: {swapped, dropped}, rotationplan.Drop: {dropped}, rotationplan.DropWorkers: {dropped},
-		rotationplan.BackSwap: {untouched, accepted}, rotationplan.BackAccept: {untouched},
+		rotationplan.BackSwap: {untouched, accepted}, rotationplan.BackAcceptWorkers: {untouched}, rotationplan.BackAccept: {untouched},
 	} {
 		g := NewWithT(t)
 		var through []position

@@ -27,6 +27,9 @@ type proof struct {
 
 	// kubelet are the authorities one of which has to have signed the client certificate of the kubelet.
 	kubelet [][]byte
+
+	// unready asks of no control plane that its Node is Ready.
+	unready bool
 }
 
 // proofOf is the proof of a pass. In the first one machines are still signed by the old authority, and have to accept clients of the new one;
@@ -42,7 +45,7 @@ func proofOf(pass rotationplan.Pass, m Material) proof {
 		}
 	case rotationplan.BackSwap, rotationplan.BackTrust, rotationplan.BackCredentials:
 		return proof{as: credentials.Direct{Trust: oldOnly, Client: m.OldProof}, kubelet: m.known()}
-	case rotationplan.BackAccept:
+	case rotationplan.BackAcceptWorkers, rotationplan.BackAccept:
 		return proof{
 			as: credentials.Direct{Trust: oldOnly, Client: m.OldProof}, not: credentials.Direct{Trust: oldOnly, Client: m.NewClient}, kubelet: oldOnly,
 		}
@@ -53,9 +56,8 @@ func proofOf(pass rotationplan.Pass, m Material) proof {
 
 // unproven says what a machine does not show yet of a pass; nothing if it shows all.
 func (e *Executor) unproven(
-	ctx context.Context, scope kind.Scope, machine *v1alpha1.TalosMachine, own talos.Config, of v1alpha1.CAAuthority, pass rotationplan.Pass, kept Material,
+	ctx context.Context, scope kind.Scope, machine *v1alpha1.TalosMachine, own talos.Config, of v1alpha1.CAAuthority, wanted proof,
 ) string {
-	wanted := proofOf(pass, kept)
 	if of == v1alpha1.TalosCA {
 		if missing := e.answers(ctx, scope, machine, wanted.as); missing != "" {
 			return missing
@@ -67,7 +69,7 @@ func (e *Executor) unproven(
 			return missing
 		}
 	}
-	return e.kubelet(ctx, scope, machine, wanted.kubelet)
+	return e.kubelet(ctx, scope, machine, wanted)
 }
 
 // answers says why the machine at its own address does not prove to a client to be itself; nothing if it does.
@@ -122,7 +124,7 @@ func (e *Executor) serves(ctx context.Context, scope kind.Scope, machine *v1alph
 const kubeletCertificate = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
 // kubelet says what the kubelet of a machine does not show: a client certificate of the authorities, and a Node that is Ready.
-func (e *Executor) kubelet(ctx context.Context, scope kind.Scope, machine *v1alpha1.TalosMachine, authorities [][]byte) string {
+func (e *Executor) kubelet(ctx context.Context, scope kind.Scope, machine *v1alpha1.TalosMachine, wanted proof) string {
 	reader, err := e.sequence.Talos.Reader(ctx, scope.Cluster)
 	if err != nil {
 		return "its kubelet: " + talos.Trouble(err)
@@ -131,8 +133,10 @@ func (e *Executor) kubelet(ctx context.Context, scope kind.Scope, machine *v1alp
 	switch {
 	case err != nil:
 		return "the client certificate of its kubelet: " + talos.Trouble(err)
-	case !credentials.SignedBy(certificate, authorities...):
+	case !credentials.SignedBy(certificate, wanted.kubelet...):
 		return "its kubelet has a client certificate of the dropped authority still"
+	case wanted.unready && machine.Spec.Role == v1alpha1.ControlPlaneRole:
+		return ""
 	}
 	return e.nodeReady(ctx, scope, machine)
 }

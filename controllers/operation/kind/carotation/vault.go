@@ -28,7 +28,9 @@ func (s Secrets) HandOverAuthority(ctx context.Context, t target.Target, of v1al
 	change := func(bundle *secrets.Bundle) error { return replaceAuthority(bundle, of, authority) }
 	err := s.ReplaceBundle(ctx, t.NamespacedName, change)
 	if errors.Is(err, credentials.ErrMissing) {
-		err = s.makeBundle(ctx, t, config, change)
+		if err = nil; len(config) > 0 {
+			err = s.makeBundle(ctx, t, config, change)
+		}
 	}
 	if err != nil || of != v1alpha1.KubernetesCA {
 		return err
@@ -69,6 +71,21 @@ func replaceAuthority(bundle *secrets.Bundle, of v1alpha1.CAAuthority, authority
 		bundle.Certs.K8s = pair
 	}
 	return nil
+}
+
+// authorityOf is the certificate of an authority in a bundle; nothing if there is none.
+func authorityOf(bundle *secrets.Bundle, of v1alpha1.CAAuthority) []byte {
+	if bundle.Certs == nil {
+		return nil
+	}
+	pair := bundle.Certs.K8s
+	if of == v1alpha1.TalosCA {
+		pair = bundle.Certs.OS
+	}
+	if pair == nil {
+		return nil
+	}
+	return pair.Crt
 }
 
 // Servers is the Prover of real servers.

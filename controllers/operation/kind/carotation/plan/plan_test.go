@@ -45,16 +45,18 @@ func TestPlan(t *testing.T) {
 	g.Expect(refusals).To(BeEmpty())
 	all, workers, controlPlanes := []string{"cp-2", "cp-1", "w-1", "w-2"}, []string{"w-1", "w-2"}, []string{"cp-2", "cp-1"}
 	pass := func(name string, unsafe bool, machines []string) plan.Stage {
-		return plan.Stage{Name: name, Machines: machines, Batch: plan.Batch{Tiered: true}, Disruptive: true, KeepsEtcd: true, Unsafe: unsafe, Kept: true}
+		return plan.Stage{Name: name, Machines: machines, Batch: plan.Batch{Tiered: true}, Disruptive: true, KeepsEtcd: true, Unsafe: unsafe, Kept: true, MayLose: true}
 	}
 	whole := func(name string, unsafe bool) plan.Stage {
 		return plan.Stage{Name: name, Whole: true, Unsafe: unsafe, Kept: true}
 	}
+	dropsKubernetes := pass("KubernetesDrop", true, controlPlanes)
+	dropsKubernetes.Gates = []string{"MachinesDiscovered", "TargetReachable", "EtcdHealthy"}
 	g.Expect(p.Stages).To(Equal([]plan.Stage{
 		{Name: "Prepare", Whole: true},
 		pass("TalosAccept", false, all), whole("TalosTrust", false), pass("TalosSwap", true, all), whole("TalosAwaitingCredentials", true), pass("TalosDrop", true, all),
 		pass("KubernetesAccept", false, all), whole("KubernetesTrust", false), pass("KubernetesSwap", true, all), whole("KubernetesAwaitingCredentials", true),
-		pass("KubernetesDropWorkers", true, workers), pass("KubernetesDrop", true, controlPlanes),
+		pass("KubernetesDropWorkers", true, workers), dropsKubernetes,
 		{Name: "Finish", Whole: true},
 	}))
 	g.Expect(p.Effect).To(Equal(plan.EffectCARotation))
@@ -154,7 +156,7 @@ func TestTurnBack(t *testing.T) {
 		inHand map[string][]string
 		noWay  bool
 	}{
-		"nothing was begun with": {status{}, []string{"Prepare", "Finish"}, nil, false},
+		"nothing was begun with": {status{}, []string{"Finish"}, nil, false},
 		"it prepares":            {status{whole: []v1alpha1.UnitStatus{at("Prepare", "Prepare", "", "Generating")}}, []string{"Prepare", "Finish"}, nil, false},
 		"a machine accepts": {
 			status{over: first[:1], units: []v1alpha1.UnitStatus{at("cp-2", "TalosAccept", "", "Applying")}},
@@ -184,7 +186,8 @@ func TestTurnBack(t *testing.T) {
 		"the second authority is swapped": {
 			status{over: append(append([]string{}, rotated...), "KubernetesAccept", "KubernetesTrust"), units: []v1alpha1.UnitStatus{at("cp-2", "KubernetesSwap", "KubernetesAccept", "Verifying")}},
 			append(append([]string{}, rotated...), "KubernetesAccept", "KubernetesTrust", "KubernetesSwap",
-				"KubernetesBackTrust", "KubernetesBackSwap", "KubernetesBackCredentials", "KubernetesBackAccept", "Finish"), nil, false,
+				"KubernetesBackTrust", "KubernetesBackSwap", "KubernetesBackCredentials", "KubernetesBackAcceptWorkers", "KubernetesBackAccept", "Finish"),
+			map[string][]string{"KubernetesBackAcceptWorkers": {"w-1", "w-2"}, "KubernetesBackAccept": {"cp-1", "cp-2"}}, false,
 		},
 		"a worker drops the last authority": {
 			status{

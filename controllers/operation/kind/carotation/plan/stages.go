@@ -46,7 +46,11 @@ const (
 	// BackCredentials has the cluster's credentials be what they were.
 	BackCredentials Pass = "BackCredentials"
 
-	// BackAccept has every machine drop the new authority.
+	// BackAcceptWorkers has the workers drop the new authority, before the control planes do, and for the same reason as DropWorkers: the kubelet of
+	// one that joined, or renewed its client certificate, since the swap has one of the new authority.
+	BackAcceptWorkers Pass = "BackAcceptWorkers"
+
+	// BackAccept has every machine, or every control plane, drop the new authority.
 	BackAccept Pass = "BackAccept"
 )
 
@@ -67,12 +71,20 @@ func passes(of v1alpha1.CAAuthority) []Pass {
 	return []Pass{Accept, Trust, Swap, AwaitCredentials, Drop}
 }
 
-// waysBack are the passes that take back a pass and those before it.
-var waysBack = map[Pass][]Pass{
-	Accept:           {BackAccept},
-	Trust:            {BackCredentials, BackAccept},
-	Swap:             {BackTrust, BackSwap, BackCredentials, BackAccept},
-	AwaitCredentials: {BackTrust, BackSwap, BackCredentials, BackAccept},
+// wayBack are the passes that take back a pass of an authority and those before it.
+func wayBack(of v1alpha1.CAAuthority, from Pass) []Pass {
+	var list []Pass
+	switch from {
+	case Swap, AwaitCredentials:
+		list = []Pass{BackTrust, BackSwap, BackCredentials}
+	case Trust:
+		list = []Pass{BackCredentials}
+	case Accept, DropWorkers, Drop, BackTrust, BackSwap, BackCredentials, BackAcceptWorkers, BackAccept:
+	}
+	if of == v1alpha1.KubernetesCA {
+		list = append(list, BackAcceptWorkers)
+	}
+	return append(list, BackAccept)
 }
 
 // StageName is the name of the stage of a pass.
@@ -94,7 +106,7 @@ func Parse(stage string) (of v1alpha1.CAAuthority, pass Pass) {
 // OnMachines says whether a pass goes machine by machine.
 func (p Pass) OnMachines() bool {
 	switch p {
-	case Accept, Swap, DropWorkers, Drop, BackSwap, BackAccept:
+	case Accept, Swap, DropWorkers, Drop, BackSwap, BackAcceptWorkers, BackAccept:
 		return true
 	case Trust, AwaitCredentials, BackTrust, BackCredentials:
 	}
@@ -106,7 +118,7 @@ func (p Pass) Forward() bool {
 	switch p {
 	case Accept, Trust, Swap, AwaitCredentials, DropWorkers, Drop:
 		return true
-	case BackTrust, BackSwap, BackCredentials, BackAccept:
+	case BackTrust, BackSwap, BackCredentials, BackAcceptWorkers, BackAccept:
 	}
 	return false
 }
@@ -119,13 +131,14 @@ func Between(p Pass) bool {
 	switch p {
 	case Swap, AwaitCredentials, DropWorkers, Drop, BackTrust, BackSwap:
 		return true
-	case Accept, Trust, BackCredentials, BackAccept:
+	case Accept, Trust, BackCredentials, BackAcceptWorkers, BackAccept:
 	}
 	return false
 }
 
 // stage is the stage of a pass. Passes leave etcd alone; those of the Kubernetes authority restart API servers and kubelets, and no pass goes on
-// while something is not well.
+// while something is not well. Nobody hands back a machine that is gone for good: who deletes its TalosMachine says so, and the pass goes on. One that
+// is deleted by mistake is a stranger then, and keeps the others from dropping anything.
 func stage(facts plan.Facts, of v1alpha1.CAAuthority, pass Pass) plan.Stage {
 	made := plan.Stage{Name: StageName(of, pass), Kept: true, Unsafe: Between(pass)}
 	if !pass.OnMachines() {
@@ -133,7 +146,12 @@ func stage(facts plan.Facts, of v1alpha1.CAAuthority, pass Pass) plan.Stage {
 		return made
 	}
 	made.Machines = plan.Order(machinesOf(facts, of, pass), facts.Cluster.Status.EtcdLeader)
-	made.Batch, made.Disruptive, made.KeepsEtcd = plan.Batch{Tiered: true}, true, true
+	made.Batch, made.Disruptive, made.KeepsEtcd, made.MayLose = plan.Batch{Tiered: true}, true, true, true
+	if of == v1alpha1.KubernetesCA && (pass == Drop || pass == BackAccept) {
+		// The first API server that drops an authority refuses kubelets of the other control planes that reach it by a shared address, until their
+		// machines have dropped it, too: to wait until they are ready would be to wait for ever.
+		made.Gates = []string{v1alpha1.MachinesDiscoveredGate, v1alpha1.TargetReachableGate, v1alpha1.EtcdHealthyGate}
+	}
 	return made
 }
 
@@ -141,7 +159,14 @@ func stage(facts plan.Facts, of v1alpha1.CAAuthority, pass Pass) plan.Stage {
 func machinesOf(facts plan.Facts, of v1alpha1.CAAuthority, pass Pass) []*v1alpha1.TalosMachine {
 	return slices.DeleteFunc(facts.Approved(), func(m *v1alpha1.TalosMachine) bool {
 		worker := m.Spec.Role == v1alpha1.WorkerRole
-		return (pass == DropWorkers && !worker) || (pass == Drop && of == v1alpha1.KubernetesCA && worker)
+		switch pass {
+		case DropWorkers, BackAcceptWorkers:
+			return !worker
+		case Drop, BackAccept:
+			return worker && of == v1alpha1.KubernetesCA
+		case Accept, Trust, Swap, AwaitCredentials, BackTrust, BackSwap, BackCredentials:
+		}
+		return false
 	})
 }
 
@@ -165,8 +190,8 @@ func backwards(facts plan.Facts) []plan.Stage {
 	for _, ahead := range stagesOf(facts) {
 		of, pass := Parse(ahead.Name)
 		switch {
-		case of == "" && ahead.Name == FinishStage, of != "" && !begunWith(facts, of):
-			continue
+		case ahead.Name == FinishStage, ahead.Name == PrepareStage && !isBegun(facts, PrepareStage), of != "" && !begunWith(facts, of):
+			continue // What nobody has begun with leaves nothing to take back.
 		case of == "" || past(facts, of) || isOver(facts, ahead.Name):
 			list = append(list, ahead)
 		case isBegun(facts, ahead.Name):
@@ -175,8 +200,10 @@ func backwards(facts plan.Facts) []plan.Stage {
 	}
 	for _, of := range facts.Spec.CARotation.Authorities {
 		if begunWith(facts, of) && !past(facts, of) {
-			for _, pass := range waysBack[furthest(facts, of)] {
-				list = append(list, stage(facts, of, pass))
+			for _, pass := range wayBack(of, furthest(facts, of)) {
+				if made := stage(facts, of, pass); made.Whole || len(made.Machines) > 0 {
+					list = append(list, made)
+				}
 			}
 		}
 	}
