@@ -40,7 +40,8 @@ export function stageNames(parameters: Operation['parameters']): string[] {
 }
 
 /** Stages without machines. */
-const whole = /^(Prepare|Finish|Keys|PublishKeys|Bundle|Snapshot|Rewrite|Clean|Verify|Check|.*(Trust|Credentials|RefreshTokens))$/;
+const whole =
+  /^(Prepare|Finish|Keys|PublishKeys|Bundle|Snapshot|Rewrite|Clean|Verify|Check|.*(Trust|Credentials|RefreshTokens))$/;
 
 /** wholeStage says whether a stage has no machines. */
 export function wholeStage(stage: string): boolean {
