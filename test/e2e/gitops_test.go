@@ -76,7 +76,7 @@ var _ = Describe("a cluster in Git", Ordered, func() {
 	It("is upgraded by a commit, and the operation that brings it about", func(ctx SpecContext) {
 		file := filepath.Join(dir, "taloscluster.yaml")
 		edit(file, func(content string) string {
-			content = regexp.MustCompile(`(?m)^  talosVersion: .*\n`).ReplaceAllString(content, "")
+			content = regexp.MustCompile(`(?m)^ {2}talosVersion: .*\n`).ReplaceAllString(content, "")
 			return strings.Replace(content, "\nspec:\n", "\nspec:\n  talosVersion: v1.14.1\n", 1)
 		})
 		kubectl(ctx, w.Kubeconfig(), "apply", "-k", dir, "--server-side", "--field-manager=kustomize-controller", "--force-conflicts")

@@ -128,21 +128,25 @@ func (a *API) review(r *http.Request) (*authenticationv1.TokenReview, error) {
 		return nil, apierrors.NewInternalError(errors.New("the server has no keys"))
 	}
 	review.SetGroupVersionKind(authenticationGroup.WithKind("TokenReview"))
-	found, refused := server.Tokens.verify(review.Spec.Token, review.Spec.Audiences, time.Now())
-	if refused == nil {
-		refused = a.revoked(found)
+	review.Status = a.judge(server.Tokens, review.Spec)
+	return review, nil
+}
+
+// judge says what a server makes of a token. A token that is good for nothing is an answer like another.
+func (a *API) judge(by *Tokens, asked authenticationv1.TokenReviewSpec) authenticationv1.TokenReviewStatus {
+	found, err := by.verify(asked.Token, asked.Audiences, time.Now())
+	if err == nil {
+		err = a.revoked(found)
 	}
-	if refused != nil {
-		review.Status = authenticationv1.TokenReviewStatus{Error: "[invalid bearer token, " + refused.Error() + "]"}
-		return review, nil
+	if err != nil {
+		return authenticationv1.TokenReviewStatus{Error: "[invalid bearer token, " + err.Error() + "]"}
 	}
-	audiences := review.Spec.Audiences
+	audiences := asked.Audiences
 	if len(audiences) == 0 {
-		audiences = server.Tokens.audiences
+		audiences = by.audiences
 	}
 	audiences = slices.DeleteFunc(slices.Clone(audiences), func(audience string) bool { return !found.Audience.Contains(audience) })
-	review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: found.user(), Audiences: audiences}
-	return review, nil
+	return authenticationv1.TokenReviewStatus{Authenticated: true, User: found.user(), Audiences: audiences}
 }
 
 // revoked says why a token is good for nothing any more though it is signed: its service account is gone.

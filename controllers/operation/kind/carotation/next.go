@@ -49,7 +49,12 @@ func machine(scope kind.Scope, unit kind.Unit, seen kind.Observation, of v1alpha
 	if bad := reboot.CheckIdentity(unit, seen); bad != nil {
 		return *bad
 	}
-	look, name := lookOf(seen), unit.Status.Name
+	return looked(scope, unit, lookOf(seen), of, pass)
+}
+
+// looked decides about a machine that has answered.
+func looked(scope kind.Scope, unit kind.Unit, look Look, of v1alpha1.CAAuthority, pass rotationplan.Pass) kind.Action {
+	step, name := unit.Status.Step, unit.Status.Name
 	switch {
 	case look.Lost != "":
 		return kind.Action{Verdict: kind.Fail, Message: look.Lost}
@@ -120,24 +125,44 @@ func cluster(scope kind.Scope, unit kind.Unit, seen kind.Observation, of v1alpha
 		return kind.Action{Verdict: kind.Done}
 	case all.Lost != "":
 		return kind.Action{Verdict: kind.Fail, Message: all.Lost}
-	case all.Trouble != "":
-		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.RotationPassGate, Message: all.Trouble}
-	case all.Late && step != v1alpha1.CatchingUpStep:
-		return kind.Action{Verdict: kind.Call, Step: v1alpha1.CatchingUpStep}
-	case len(all.Lagging) > 0:
-		return lagging(all.Lagging)
-	case step == v1alpha1.AwaitingCredentialsStep && all.Stale != "":
-		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.CredentialsConfirmedGate, Message: all.Stale}
-	case step == v1alpha1.AwaitingCredentialsStep && scope.ConfirmedStage != unit.Status.Stage:
-		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.CredentialsConfirmedGate, Message: awaited(scope, of)}
+	}
+	if wait := behind(all, step); wait != nil {
+		return *wait
+	}
+	switch {
 	case step == v1alpha1.AwaitingCredentialsStep:
-		return kind.Action{Verdict: kind.Done}
+		return awaiting(scope, unit, all, of)
 	case unit.Status.Stage == rotationplan.PrepareStage:
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.GeneratingStep}
 	case unit.Status.Stage == rotationplan.FinishStage:
 		return kind.Action{Verdict: kind.Call, Step: v1alpha1.FinishingStep}
 	}
 	return kind.Action{Verdict: kind.Call, Step: calls[pass]}
+}
+
+// behind says what to do about machines that are not where they have to be; nil if all are.
+func behind(all Overview, step v1alpha1.OperationStep) *kind.Action {
+	switch {
+	case all.Trouble != "":
+		return &kind.Action{Verdict: kind.Wait, Reason: v1alpha1.RotationPassGate, Message: all.Trouble}
+	case all.Late && step != v1alpha1.CatchingUpStep:
+		return &kind.Action{Verdict: kind.Call, Step: v1alpha1.CatchingUpStep}
+	case len(all.Lagging) > 0:
+		wait := lagging(all.Lagging)
+		return &wait
+	}
+	return nil
+}
+
+// awaiting waits until people say that they have the new credentials, as long as nobody writes the old ones back.
+func awaiting(scope kind.Scope, unit kind.Unit, all Overview, of v1alpha1.CAAuthority) kind.Action {
+	switch {
+	case all.Stale != "":
+		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.CredentialsConfirmedGate, Message: all.Stale}
+	case scope.ConfirmedStage != unit.Status.Stage:
+		return kind.Action{Verdict: kind.Wait, Reason: v1alpha1.CredentialsConfirmedGate, Message: awaited(scope, of)}
+	}
+	return kind.Action{Verdict: kind.Done}
 }
 
 func overviewOf(seen kind.Observation) Overview {

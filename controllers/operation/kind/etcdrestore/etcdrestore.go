@@ -80,7 +80,7 @@ func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation)
 	case restoreplan.WipeStage:
 		return wiping(scope, unit, seen, own)
 	case restoreplan.RecoverStage:
-		return recovering(scope, unit, seen, own)
+		return recovering(unit, seen, own)
 	case restoreplan.JoinStage:
 		return joining(unit, seen, own)
 	case restoreplan.KubeletsStage:

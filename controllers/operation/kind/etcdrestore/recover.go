@@ -16,7 +16,7 @@ import (
 )
 
 // recovering takes the chosen control plane from having no etcd to having that of the snapshot.
-func recovering(scope kind.Scope, unit kind.Unit, seen kind.Observation, own View) kind.Action {
+func recovering(unit kind.Unit, seen kind.Observation, own View) kind.Action {
 	switch step := unit.Status.Step; {
 	case step == v1alpha1.VerifyingStep:
 		return begun(unit, seen, own)
@@ -182,7 +182,8 @@ func (e *Executor) untilBegun(ctx context.Context, reader talos.Reader, unit kin
 	for {
 		state, err := etcdState(ctx, reader, address)
 		facts, failed := reader.Machine(ctx, address)
-		if looks++; err != nil || state != talos.StateFailed {
+		looks++
+		if err != nil || state != talos.StateFailed {
 			looks = 0
 		}
 		switch {

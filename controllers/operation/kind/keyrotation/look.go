@@ -204,14 +204,19 @@ func (e *Executor) rendered(ctx context.Context, scope kind.Scope, unit kind.Uni
 	if err != nil {
 		return "", err
 	}
-	want, wrong := machineconfig.EncryptionOf(config)
-	if wrong != nil {
-		return wrong.Error(), nil
+	return unwritten(config, data), nil
+}
+
+// unwritten says that the file of an API server is not as the machine config says.
+func unwritten(config, file []byte) string {
+	want, err := machineconfig.EncryptionOf(config)
+	if err != nil {
+		return err.Error()
 	}
-	if is, unread := machineconfig.ParseEncryption(data); unread != nil || !is.Equal(want) {
-		return "waiting until Talos has written " + encryptionFile + " as its machine config says", nil
+	if is, err := machineconfig.ParseEncryption(file); err != nil || !is.Equal(want) {
+		return "waiting until Talos has written " + encryptionFile + " as its machine config says"
 	}
-	return "", nil
+	return ""
 }
 
 // loaded says what of its files an API server has not read yet, and whether a restart is what helps.
