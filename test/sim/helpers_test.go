@@ -4,6 +4,7 @@ package sim_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -17,6 +18,11 @@ import (
 
 	"ichor.maesh.dev/hub/test/sim"
 )
+
+func TestMain(m *testing.M) {
+	SetDefaultEventuallyTimeout(patience)
+	os.Exit(m.Run())
+}
 
 // fast makes a reboot take some sixty milliseconds.
 const fast = 100

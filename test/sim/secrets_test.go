@@ -563,6 +563,9 @@ func TestLateSecrets(t *testing.T) {
 	create := func(name string) string {
 		g.Eventually(func() error {
 			_, err := k.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) { // It was made, and the answer was lost with the server.
+				return nil
+			}
 			return err
 		}).Should(Succeed())
 		return c.Secrets()["default/"+name].Prefix
