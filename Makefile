@@ -185,8 +185,8 @@ test-e2e: build build-kubectl build-talosctl build-capi-core build-clusterctl bu
 	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p $(E2E_JOBS) -count=1 -timeout 40m -skip '^TestDeep' $(E2E_PACKAGES) # Left out without a word is worse than red.
 
 .PHONY: test-deep
-test-deep: build build-kubectl build-talosctl build-kube-apiserver ## Run the tests on clusters of real etcd and real API servers.
-	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -timeout 60m -run '^TestDeep' $(DEEP_PACKAGES)
+test-deep: build build-kubectl build-talosctl build-kube-apiserver ## Run the tests on clusters of real etcd and real API servers (DEEP_FLAGS=-short without the longest).
+	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -timeout 60m $(DEEP_FLAGS) -run '^TestDeep' $(DEEP_PACKAGES)
 
 # Beyond its own bounds a run hangs. Longer runs need more.
 CHAOS_TIMEOUT ?= 20m

@@ -31,6 +31,9 @@ func TestDeepHubRotatesKeys(t *testing.T) {
 		"three control planes": {Name: "c", ControlPlanes: 3, TalosVersion: "v1.14.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && spec.ControlPlanes > 1 {
+				t.Skip("five minutes of restarts; make test-deep has them")
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 			defer cancel()
 			m := manage(ctx, t, spec)

@@ -130,10 +130,14 @@ describe('the page', () => {
     await page.getByRole('button', { name: 'Talos upgrade' }).waitFor();
     const tabTo = async (name: string) => {
       const reached = () => page.evaluate(() => document.activeElement?.textContent ?? '');
-      for (let i = 0; i < 60 && (await reached()) !== name; i++) {
-        await page.keyboard.press('Tab');
-      }
-      expect(await reached()).toBe(name);
+      // A button that cannot be pressed yet is passed by, round after round.
+      const step = async () => {
+        if ((await reached()) !== name) {
+          await page.keyboard.press('Tab');
+        }
+        return reached();
+      };
+      await expect.poll(step, { timeout: 20_000, interval: 5 }).toBe(name);
     };
     await tabTo('Talos upgrade');
     await page.keyboard.press('Enter');
