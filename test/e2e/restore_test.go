@@ -183,8 +183,9 @@ var _ = Describe("Restoring a cluster", func() {
 			"corrupt":   {3, nil, func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, "is not what was stored"},
 			"truncated": {3, nil, func(b []byte) []byte { return b[:len(b)/2] }, "is not what was stored"},
 			"hash-less": {1, func(c *v1alpha1.SnapshotContents) { c.SizeBytes -= 32 }, nil, "does not end with a SHA-256"},
-			"foreign-ca": {3, func(c *v1alpha1.SnapshotContents) { c.Keys.KubernetesCA = strings.Repeat("0", 64) }, nil,
-				"the Kubernetes CA is another one"},
+			"foreign-ca": {3, func(c *v1alpha1.SnapshotContents) { // With the same key of service accounts it would be one that was rotated since.
+				c.Keys.KubernetesCA, c.Keys.ServiceAccount = strings.Repeat("0", 64), strings.Repeat("0", 64)
+			}, nil, "the Kubernetes CA is another one"},
 			"foreign-account": {3, func(c *v1alpha1.SnapshotContents) { c.Keys.ServiceAccount = strings.Repeat("0", 64) }, nil,
 				"the key of service accounts is another one"},
 			"foreign-key": {3, func(c *v1alpha1.SnapshotContents) { c.Keys.Encryption[0].Fingerprint = strings.Repeat("0", 64) }, nil,

@@ -133,7 +133,7 @@ func TestEtcdSnapshot(t *testing.T) {
 	g := NewWithT(t)
 	f := start(t, "v1.13.6")
 	path := filepath.Join(t.TempDir(), "db")
-	g.Expect(f.run(f.on("cp-2"), "etcd", "snapshot", path)).To(MatchRegexp(`snapshot info: hash [0-9a-f]{8}, revision 1[0-9]{3}, total keys 10[0-9], total size [0-9]+`))
+	g.Expect(f.run(f.on("cp-2"), "etcd", "snapshot", path)).To(MatchRegexp(`snapshot info: hash [0-9a-f]{8}, revision 1[0-9]{3}, total keys [1-9][0-9]+, total size [0-9]+`))
 	g.Expect(f.entry("cp-2", "MachineService/EtcdSnapshot").Code).To(Equal("OK"))
 
 	for mode, says := range map[string]string{"cut": "error reading from server: EOF", "short": "sha256 checksum not found", "corrupt": "error"} {
