@@ -98,8 +98,9 @@ func booting(unit kind.Unit, seen kind.Observation, next v1alpha1.OperationStep,
 	return kind.Action{Verdict: kind.Wait, Message: strings.TrimSuffix("waiting for another boot ID: "+seen.TalosTrouble, ": ") + "; " + deleteHelp(unit)}
 }
 
-// wipes is how often a control plane is wiped that comes back with an etcd, before people are asked.
-const wipes = 3
+// wipes is how often a control plane is wiped that comes back with an etcd, before people are asked. A hub that dies meanwhile
+// is the usual reason, and may die some times.
+const wipes = 10
 
 // preparing waits until the control plane proves that its etcd is gone, and with it that of every other one: as long as the others have a
 // quorum, one that was wiped joins them again. So one that runs an etcd is wiped once more, and so is one whose etcd has given up: that it has
