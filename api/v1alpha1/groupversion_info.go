@@ -25,6 +25,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&TalosOperation{}, &TalosOperationList{},
 		&EtcdSnapshot{}, &EtcdSnapshotList{},
 		&AuditEntry{}, &AuditEntryList{},
+		&TalosRemediation{}, &TalosRemediationList{},
+		&TalosRemediationTemplate{}, &TalosRemediationTemplateList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -20,6 +20,10 @@ const (
 	// etcd member and every Node to a machine. Machines found later wait for an explicit approval.
 	MembersApprovedAtAnnotation = "ichor.maesh.dev/members-approved-at"
 
+	// JoinedAtAnnotation on a TalosMachine records when the hub first saw a machine that was asked to join (spec.join) work as one of its
+	// cluster. Until then it counts as none. It moves with the object, so that a move makes no member a stranger.
+	JoinedAtAnnotation = "ichor.maesh.dev/joined-at"
+
 	// OwnerIDAnnotation on a TalosCluster is the identity under which this hub manages the target. It is made at import
 	// and moves with the object, so that the record on the target still matches after a move.
 	OwnerIDAnnotation = "ichor.maesh.dev/owner-id"

@@ -29,6 +29,21 @@ const (
 	IdentityMismatchReason = "Mismatch"
 )
 
+// TalosMachine's Joined condition and corresponding reasons.
+const (
+	// MachineJoinedCondition follows a request in spec.join; it is absent without one.
+	MachineJoinedCondition = "Joined"
+
+	// MachineJoinedReason surfaces when the machine has become one of its cluster.
+	MachineJoinedReason = "Joined"
+
+	// MachineToApproveReason surfaces while nobody has approved a machine that is to join.
+	MachineToApproveReason = "ApprovalPending"
+
+	// MachineJoiningReason surfaces while a machine that is approved has not joined; an operation of kind node with action Join does that.
+	MachineJoiningReason = "Joining"
+)
+
 // TalosMachine's Removed condition and corresponding reasons.
 const (
 	// MachineRemovedCondition follows a request in spec.removal; it is absent without one.

@@ -37,6 +37,31 @@ type RemovalSpec struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// JoinSpec is an explicit request to make a machine in maintenance mode one of its cluster.
+type JoinSpec struct {
+	// fingerprint is that of the certificate which the machine serves in maintenance mode: the SHA-256 of its public key, in base64. Talos
+	// writes it on the console. The certificate is another one after each boot. The secrets of the cluster are given to no other machine.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9+/]{43}=$`
+	// +kubebuilder:validation:MinLength=44
+	// +kubebuilder:validation:MaxLength=44
+	Fingerprint string `json:"fingerprint,omitempty"`
+
+	// installDisk is the disk that Talos is installed on, such as /dev/sda. By default it is the only disk that the machine has.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^/dev/[A-Za-z0-9/._:-]+$`
+	// +kubebuilder:validation:MinLength=6
+	// +kubebuilder:validation:MaxLength=128
+	InstallDisk string `json:"installDisk,omitempty"`
+
+	// hostname is what the machine is called, and with it its Node. By default Talos makes one of the hardware's identity.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Hostname string `json:"hostname,omitempty"`
+}
+
 // TalosMachineSpec says which node this is and what the hub may do with it.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.uuid) || (has(self.uuid) && self.uuid == oldSelf.uuid)",message="uuid is immutable once it is set: another machine is another TalosMachine"
@@ -68,6 +93,11 @@ type TalosMachineSpec struct {
 	// approval says whether the hub may touch the machine.
 	// +optional
 	Approval Approval `json:"approval,omitempty"`
+
+	// join asks that the machine, which waits in maintenance mode, becomes one of its cluster. An operation of kind node with action Join does
+	// that, once the machine is approved. It counts for nothing as soon as the machine has joined.
+	// +optional
+	Join *JoinSpec `json:"join,omitempty"`
 
 	// removal asks the hub to remove the machine from its cluster. Deleting this object does not.
 	// +optional
@@ -272,11 +302,22 @@ func (m *TalosMachine) Held() bool {
 	return held
 }
 
-// ApprovedMachines are those of the machines that the hub may touch.
+// Joining says whether the machine is to become one of its cluster and is none yet.
+func (m *TalosMachine) Joining() bool {
+	return m.Spec.Join != nil && m.Annotations[JoinedAtAnnotation] == ""
+}
+
+// Stranger says whether the machine seems to be one of the cluster, and nobody has approved it. One that has yet to join is none.
+func (m *TalosMachine) Stranger() bool { return m.Spec.Approval != Approved && !m.Joining() }
+
+// Works says whether the hub may touch the machine as one of its cluster.
+func (m *TalosMachine) Works() bool { return m.Spec.Approval == Approved && !m.Joining() }
+
+// ApprovedMachines are those of the machines that the hub may touch and that belong to the cluster by now.
 func ApprovedMachines(machines []TalosMachine) []*TalosMachine {
 	var approved []*TalosMachine
 	for i := range machines {
-		if machines[i].Spec.Approval == Approved {
+		if machines[i].Works() {
 			approved = append(approved, &machines[i])
 		}
 	}

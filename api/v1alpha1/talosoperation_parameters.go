@@ -5,7 +5,7 @@ package v1alpha1
 import "slices"
 
 // NodeAction is one action on one machine.
-// +kubebuilder:validation:Enum=Reboot;Shutdown;RestartService;EtcdDefrag;EtcdForfeitLeadership;Reset
+// +kubebuilder:validation:Enum=Reboot;Shutdown;RestartService;EtcdDefrag;EtcdForfeitLeadership;Reset;Join
 type NodeAction string
 
 const (
@@ -27,6 +27,9 @@ const (
 
 	// ResetAction wipes the machine.
 	ResetAction NodeAction = "Reset"
+
+	// JoinAction makes a machine in maintenance mode one of the cluster, as spec.join of its TalosMachine asks.
+	JoinAction NodeAction = "Join"
 )
 
 // RebootMode is how a machine reboots.

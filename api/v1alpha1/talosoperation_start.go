@@ -24,6 +24,7 @@ var nodeSubresources = map[NodeAction]string{
 	EtcdDefragAction:            "node-etcd-defrag",
 	EtcdForfeitLeadershipAction: "node-etcd-forfeit-leadership",
 	ResetAction:                 "node-reset",
+	JoinAction:                  "node-join",
 }
 
 // StartSubresource is the subresource of talosoperations on which whoever starts such an operation needs the verb start: its kind or, for one
@@ -43,7 +44,7 @@ func StartSubresources() []string {
 	return []string{
 		string(TalosKind), string(KubernetesKind), string(IchorKind), string(CNIKind), string(ConfigKind),
 		nodeSubresources[RebootAction], nodeSubresources[ShutdownAction], nodeSubresources[RestartServiceAction],
-		nodeSubresources[EtcdDefragAction], nodeSubresources[EtcdForfeitLeadershipAction], nodeSubresources[ResetAction],
+		nodeSubresources[EtcdDefragAction], nodeSubresources[EtcdForfeitLeadershipAction], nodeSubresources[ResetAction], nodeSubresources[JoinAction],
 		string(ShutdownKind), string(CARotationKind), string(KeyRotationKind), string(EtcdRestoreKind),
 	}
 }

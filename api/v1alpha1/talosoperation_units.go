@@ -76,6 +76,9 @@ const (
 	// DisarmingStep takes back etcd's alarm about space.
 	DisarmingStep OperationStep = "Disarming"
 
+	// ProvisioningStep gives a machine in maintenance mode its machine config, with which it installs Talos and boots.
+	ProvisioningStep OperationStep = "Provisioning"
+
 	// LeavingStep has the etcd member of a machine leave, and waits until the others do not know it any more.
 	LeavingStep OperationStep = "Leaving"
 
@@ -142,7 +145,7 @@ const (
 	// BootstrappingStep has that control plane begin an etcd of the snapshot.
 	BootstrappingStep OperationStep = "Bootstrapping"
 
-	// JoiningStep waits until the etcd member of another control plane has joined and votes.
+	// JoiningStep waits until a machine has joined: it answers as one of the cluster, or its etcd member votes.
 	JoiningStep OperationStep = "Joining"
 
 	// AwaitingStep waits a while for a worker that does not answer, and then goes on without it.

@@ -33,6 +33,8 @@ func TestServeRefusesFlagsThatDoNotFit(t *testing.T) {
 		{"lease shorter than its renewal", []string{"--leader-elect-lease-duration", "5s"}, "--leader-elect-lease-duration 5s: want more than --leader-elect-renew-deadline 10s"},
 		{"renewal that leaves no second attempt", []string{"--leader-elect-renew-deadline", "2s"}, "--leader-elect-renew-deadline 2s: want more than 1.2 times"},
 		{"no pause between attempts", []string{"--leader-elect-retry-period", "0s"}, "--leader-elect-retry-period 0s"},
+		{"a namespace that cannot be", []string{"--namespace", "Not/One"}, `--namespace "Not/One": `},
+		{"a filter that is no label", []string{"--watch-filter", "a b"}, `--watch-filter "a b": `},
 		{"no port", []string{"--listen", "nowhere"}, `--listen "nowhere": want an address such as 127.0.0.1:8443, or 0 to serve nothing`},
 		{"no certificate", []string{"--listen", ":8443"}, "--tls-cert-file: it is needed to serve on :8443"},
 		{"no certificate, no address", nil, "--tls-cert-file: it is needed to serve on :8443"},

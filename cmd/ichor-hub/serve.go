@@ -12,9 +12,11 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/hub/manager"
@@ -30,6 +32,8 @@ type serveOptions struct {
 	healthListen  string
 	pprofListen   string
 	imageFactory  string
+	namespace     string
+	watchFilter   string
 	deadlines     map[string]string
 	storage       storageOptions
 	election      manager.Election
@@ -67,6 +71,8 @@ everything in --data-dir, and prints where it serves and a link that signs in on
 	flags.StringVar(&o.healthListen, "health-bind-address", "0", `address of the health endpoint, such as 127.0.0.1:8081; "0" turns it off`)
 	flags.StringVar(&o.pprofListen, "pprof-bind-address", "0", `address of the endpoint for Go profiles, such as 127.0.0.1:8082; "0" turns it off`)
 	flags.StringVar(&o.imageFactory, "image-factory", manager.DefaultImageFactory, "host, and path if any, of the Image Factory that machines pull installers from")
+	flags.StringVar(&o.namespace, "namespace", "", "the only namespace of the management cluster that the hub works in (default: all)")
+	flags.StringVar(&o.watchFilter, "watch-filter", "", "work only on clusters with the label "+clusterv1.WatchLabel+" of this value, on the TalosCluster or else on the Cluster (default: on all)")
 	flags.StringToStringVar(&o.deadlines, "step-deadline", nil, "deadline of a step instead of its own, such as Draining=30m; may be repeated")
 	o.storage.addTo(flags)
 	o.addElectionTo(flags)
@@ -99,11 +105,27 @@ func (o *serveOptions) checkElection() error {
 	return nil
 }
 
+// checkShare refuses a share of the clusters that would be none.
+func (o *serveOptions) checkShare() error {
+	if o.namespace != "" {
+		if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
+			return fmt.Errorf("--namespace %q: %s", o.namespace, problems[0])
+		}
+	}
+	if problems := validation.IsValidLabelValue(o.watchFilter); len(problems) > 0 {
+		return fmt.Errorf("--watch-filter %q: %s", o.watchFilter, problems[0])
+	}
+	return nil
+}
+
 func (o serveOptions) run(cmd *cobra.Command, log logr.Logger) (err error) {
 	if !o.standalone {
 		if err := o.checkElection(); err != nil {
 			return err
 		}
+	}
+	if err := o.checkShare(); err != nil {
+		return err
 	}
 	if err := o.serving.check(o.standalone); err != nil {
 		return err
@@ -180,6 +202,8 @@ func (o serveOptions) runHub(ctx context.Context, config *rest.Config, election 
 		PprofBindAddress:   o.pprofListen,
 		Election:           election,
 		ImageFactory:       o.imageFactory,
+		Namespace:          o.namespace,
+		WatchFilter:        o.watchFilter,
 		Deadlines:          deadlines,
 		Storage:            o.storage.opener(o.dataDir),
 		Serve:              serving,

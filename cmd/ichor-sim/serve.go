@@ -18,6 +18,7 @@ type serveOptions struct {
 	demo       int
 	clusters   []string
 	deep       []string
+	blank      []string
 	talos      string
 	kubernetes string
 	schematic  string
@@ -35,6 +36,7 @@ DIR/CLUSTER/kubeconfig and DIR/CLUSTER/talosconfig. A second run with the same
 directory finds the clusters as the first one left them.`,
 		Example: `  ichor-sim serve --dir /tmp/fleet --clusters 3
   ichor-sim serve --cluster prod=3+5 --cluster edge=1+0 --speed 10
+  ichor-sim serve --cluster prod=3+5 --maintenance prod=2+1
   ichor-sim serve --deep-cluster real=3+2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, g) },
@@ -43,6 +45,7 @@ directory finds the clusters as the first one left them.`,
 	flags.IntVar(&o.demo, "clusters", 0, "number of demo clusters: 3+2, 1+2 and 3+0 machines in turn")
 	flags.StringArrayVar(&o.clusters, "cluster", nil, "a cluster as NAME=CONTROLPLANES+WORKERS; may be repeated")
 	flags.StringArrayVar(&o.deep, "deep-cluster", nil, "the same, with a real etcd and a real API server on each control plane; may be repeated")
+	flags.StringArrayVar(&o.blank, "maintenance", nil, "machines in maintenance mode beside a cluster's own as NAME=CONTROLPLANES+WORKERS; may be repeated")
 	flags.StringVar(&o.talos, "talos-version", sim.DefaultTalosVersion, "Talos version of new machines")
 	flags.StringVar(&o.kubernetes, "kubernetes-version", "", "Kubernetes version (default "+sim.DefaultKubernetesVersion+", "+
 		sim.DeepKubernetesVersion+" for deep clusters)")
@@ -85,6 +88,11 @@ func (o *serveOptions) specs() ([]sim.ClusterSpec, error) {
 	}
 	if len(specs) == 0 {
 		return nil, errors.New("no clusters: use --clusters, --cluster or --deep-cluster")
+	}
+	for _, text := range o.blank {
+		if err := sim.AddBlank(specs, text); err != nil {
+			return nil, err
+		}
 	}
 	for i := range specs {
 		specs[i].TalosVersion, specs[i].KubernetesVersion, specs[i].Schematic = o.talos, o.kubernetes, o.schematic

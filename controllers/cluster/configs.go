@@ -33,11 +33,11 @@ type configLook struct {
 	silent  bool
 }
 
-// askConfig compares the config of a machine that is recorded and approved. It is part of a probe, so that nothing else has to look at
+// askConfig compares the config of a machine that is recorded, approved and part of the cluster. It is part of a probe, so that nothing else has to look at
 // machines again and again.
 func (p prober) askConfig(ctx context.Context, reader talos.Reader, facts targets.Facts, machine found) *configLook {
 	recorded := atAddress(facts.Machines, machine.address)
-	if p.configs == nil || machine.trouble != "" || recorded == nil || recorded.Spec.Approval != v1alpha1.Approved || recorded.Spec.UUID != machine.facts.UUID {
+	if p.configs == nil || machine.trouble != "" || recorded == nil || !recorded.Works() || recorded.Spec.UUID != machine.facts.UUID {
 		return nil
 	}
 	seen := &configLook{specHash: facts.Cluster.MachineConfigHash()}
@@ -71,7 +71,7 @@ func (r *Reconciler) keepBases(ctx context.Context, facts targets.Facts, seen pr
 	for i := range facts.Machines {
 		machine := &facts.Machines[i]
 		look := seen.machines[machine.Spec.Address].config
-		if look == nil || look.base == nil || machine.Spec.Approval != v1alpha1.Approved || machine.Spec.UUID != seen.machines[machine.Spec.Address].facts.UUID {
+		if look == nil || look.base == nil || !machine.Works() || machine.Spec.UUID != seen.machines[machine.Spec.Address].facts.UUID {
 			continue
 		}
 		failed = errors.Join(failed, r.Configs.Store.Keep(ctx, machine, look.base))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -146,12 +147,47 @@ func (r *Reconciler) record(ctx context.Context, facts *targets.Facts, seen prob
 		before := machine.DeepCopy()
 		describe(machine, seen)
 		describeMember(machine, *facts, seen)
-		if apiequality.Semantic.DeepEqual(before.Status, machine.Status) {
-			continue
+		joins := hasJoined(machine)
+		setJoined(machine, joins)
+		if !apiequality.Semantic.DeepEqual(before.Status, machine.Status) {
+			if err := r.Client.Status().Patch(ctx, machine, client.MergeFrom(before)); err != nil {
+				return fmt.Errorf("writing status of TalosMachine %s: %w", client.ObjectKeyFromObject(machine), err)
+			}
 		}
-		if err := r.Client.Status().Patch(ctx, machine, client.MergeFrom(before)); err != nil {
-			return fmt.Errorf("writing status of TalosMachine %s: %w", client.ObjectKeyFromObject(machine), err)
+		if joins {
+			if err := r.markJoined(ctx, machine); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+// hasJoined says whether a machine that was to join works as one of the cluster by now.
+func hasJoined(machine *v1alpha1.TalosMachine) bool {
+	return machine.Joining() && meta.IsStatusConditionTrue(machine.Status.Conditions, v1alpha1.MachineReadyCondition)
+}
+
+// setJoined says how far a machine is that was asked to join.
+func setJoined(machine *v1alpha1.TalosMachine, joins bool) {
+	switch {
+	case machine.Spec.Join == nil:
+		meta.RemoveStatusCondition(&machine.Status.Conditions, v1alpha1.MachineJoinedCondition)
+	case joins || !machine.Joining():
+		setMachine(machine, v1alpha1.MachineJoinedCondition, metav1.ConditionTrue, v1alpha1.MachineJoinedReason, "")
+	case machine.Spec.Approval != v1alpha1.Approved:
+		setMachine(machine, v1alpha1.MachineJoinedCondition, metav1.ConditionFalse, v1alpha1.MachineToApproveReason, "let it join with: ichor machine approve "+machine.Name)
+	default:
+		setMachine(machine, v1alpha1.MachineJoinedCondition, metav1.ConditionFalse, v1alpha1.MachineJoiningReason, "an operation makes it join: ichor node join "+machine.Name)
+	}
+}
+
+// markJoined records that a machine has joined. From then on it counts as one of the cluster, whatever becomes of its status.
+func (r *Reconciler) markJoined(ctx context.Context, machine *v1alpha1.TalosMachine) error {
+	before := machine.DeepCopy()
+	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, v1alpha1.JoinedAtAnnotation, r.Clock.Now().UTC().Format(time.RFC3339))
+	if err := r.Client.Patch(ctx, machine, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("recording that TalosMachine %s has joined: %w", client.ObjectKeyFromObject(machine), err)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func standsStill(facts *targets.Facts) bool {
 	if facts.CAPICluster == nil { // With an owner that is gone, the TalosCluster goes too.
 		return slices.ContainsFunc(facts.Cluster.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == clusterv1.ClusterKind })
 	}
-	return !facts.CAPICluster.DeletionTimestamp.IsZero() || capi.Paused(facts.CAPICluster)
+	return !facts.CAPICluster.DeletionTimestamp.IsZero() || capi.Paused(facts.CAPICluster) || capi.OptedOut(facts.CAPICluster)
 }
 
 // loadMembers reads the Machines of a cluster that Cluster API's providers manage, and sees to it that changes of them are noticed.

@@ -143,8 +143,18 @@ func (p prober) askTalos(ctx context.Context, t target.Target, facts targets.Fac
 		})
 	}
 	group.Wait()
+	forgetBlank(facts, seen.machines)
 	if talos.Rejected(err) && allRejected(seen.machines) {
 		seen.talosconfig = credential{v1alpha1.TalosconfigRejectedReason, "talosconfig: " + seen.talosTrouble, true}
+	}
+}
+
+// forgetBlank leaves out the machines that are to join and are none of the cluster yet: that they do not answer as such says nothing.
+func forgetBlank(facts targets.Facts, machines map[string]found) {
+	for i := range facts.Machines {
+		if machine := &facts.Machines[i]; machine.Joining() && machines[machine.Spec.Address].trouble != "" {
+			delete(machines, machine.Spec.Address)
+		}
 	}
 }
 

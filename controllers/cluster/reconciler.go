@@ -78,6 +78,9 @@ type Options struct {
 
 	// Probes says how often targets are probed.
 	Probes observe.Options
+
+	// Watched says which clusters are this hub's; nil means all.
+	Watched *capi.Filter
 }
 
 // Reconciler keeps TalosClusters.
@@ -183,6 +186,10 @@ func (r *Reconciler) lookAgainWithSecret(ctx context.Context, secret client.Obje
 
 // Reconcile writes down what the last probe of a target tells.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if watched, err := r.Watched.Watches(ctx, req.NamespacedName); err != nil || !watched {
+		r.forget(req.NamespacedName) // It may have been this hub's.
+		return ctrl.Result{}, err
+	}
 	facts, err := targets.Load(ctx, r.Client, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err

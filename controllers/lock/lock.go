@@ -54,6 +54,11 @@ func Operation(op *v1alpha1.TalosOperation) Holder {
 	}
 }
 
+// Machine is a machine as a holder, by the key of its TalosMachine.
+func Machine(key types.NamespacedName) Holder {
+	return Holder{Identity: machinePrefix + key.Namespace + "/" + key.Name}
+}
+
 // OperationID is the identity of an operation. Once it has begun, status keeps it: annotations get lost.
 func OperationID(op *v1alpha1.TalosOperation) string {
 	return cmp.Or(op.Status.OperationID, op.Annotations[v1alpha1.OperationIDAnnotation])

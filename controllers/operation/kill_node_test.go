@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/machineconfig/bases"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	"ichor.maesh.dev/hub/providers/kube"
@@ -27,6 +28,7 @@ import (
 func newNodeExecutor(t *talosfake.Talos, k *kubefake.Kube) *node.Executor {
 	executor := node.New(t, k)
 	executor.GoneFor = time.Second
+	executor.Configs = node.Configs{Clusters: admin, Bases: &bases.Store{Client: admin, Live: admin}, Factory: "factory.example"}
 	return executor
 }
 

@@ -5,16 +5,20 @@ package operation
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
+	"ichor.maesh.dev/hub/providers/capi"
 )
 
 // acquire takes the lock, or waits for whoever has it or comes first.
@@ -50,11 +54,36 @@ func (r *Reconciler) behind(ctx context.Context, s *scope) (*pause, error) {
 	case unsafe != "":
 		return unsafeWindow(s.Cluster, unsafe), nil
 	}
+	if why, err := r.deletionUnderWay(ctx, s); why != nil || err != nil {
+		return why, err
+	}
 	first, err := r.ahead(ctx, s)
 	if err != nil || first == nil {
 		return nil, err
 	}
 	return r.queued(ctx, s, first)
+}
+
+// deletionUnderWay waits for the deletion of a control plane by Cluster API, which goes before every operation that has not begun: it may
+// wait for the lock itself. One that holds the lock already, and died before it could say so, is what the deletion waits for.
+func (r *Reconciler) deletionUnderWay(ctx context.Context, s *scope) (*pause, error) {
+	if !s.Adopted() {
+		return nil, nil
+	}
+	members, err := capi.Machines{Client: r.Client, Live: r.APIReader}.Of(ctx, s.clusterKey())
+	if err != nil {
+		return nil, err
+	}
+	deleted := capi.DeletedControlPlanes(members)
+	if len(deleted) == 0 {
+		return nil, nil
+	}
+	holder, err := r.Locks.Holder(ctx, s.clusterKey())
+	if err != nil || holder == lock.Operation(s.op) {
+		return nil, err
+	}
+	s.comeBack(quietWait) // One that never had the lock is gone without a word.
+	return controlPlaneDeleted(deleted[0]), nil
 }
 
 // yield gives the lock to an operation that has machines half-way and is able to go on with them. This one has none in hand, and might
@@ -175,7 +204,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) error {
 // takeOver says that the lock was taken over, where it was.
 func (r *Reconciler) takeOver(s *scope) lock.TakeOver {
 	return func(ctx context.Context, holder lock.Holder) (bool, error) {
-		free, err := r.mayTakeOver(ctx, holder)
+		free, err := r.MayTakeOver(ctx, holder)
 		if free && err == nil && r.hasFailed(ctx, holder) { // Who is over gives the lock back anyway.
 			s.event(v1alpha1.LockTakenOverEvent, "Lock", "took the lock of cluster %s over from %s, which does not need it any more", s.op.Spec.ClusterName, holder)
 		}
@@ -199,12 +228,11 @@ func (r *Reconciler) hasFailed(ctx context.Context, holder lock.Holder) bool {
 	return ok && r.Client.Get(ctx, key, op) == nil && op.Status.FailureReason != ""
 }
 
-// mayTakeOver frees the lock of an operation that is gone, over, or paused by a failed step from which others are safe. It asks the
-// holder alone: how long ago that gave a sign of life says nothing about its machines.
-func (r *Reconciler) mayTakeOver(ctx context.Context, holder lock.Holder) (bool, error) {
+// MayTakeOver frees the lock of an operation that is gone, over, or paused by a failed step from which others are safe, and that of a
+// machine which is gone. It asks the holder alone: how long ago that gave a sign of life says nothing about its machines.
+func (r *Reconciler) MayTakeOver(ctx context.Context, holder lock.Holder) (bool, error) {
 	if key, ok := holder.MachineKey(); ok {
-		err := r.APIReader.Get(ctx, key, &v1alpha1.TalosMachine{})
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		return MachineGone(ctx, r.APIReader, key)
 	}
 	key, ok := holder.OperationKey()
 	if !ok {
@@ -248,4 +276,17 @@ func (r *Reconciler) unsafeOf(op *v1alpha1.TalosOperation, concerned func(v1alph
 		}
 	}
 	return ""
+}
+
+// MachineGone says whether there is neither a TalosMachine nor a Machine of Cluster API by the name of a holder.
+func MachineGone(ctx context.Context, live client.Reader, key client.ObjectKey) (bool, error) {
+	for _, machine := range []client.Object{&v1alpha1.TalosMachine{}, &clusterv1.Machine{}} {
+		switch err := live.Get(ctx, key, machine); {
+		case err == nil:
+			return false, nil
+		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
+			return false, fmt.Errorf("reading the machine %s that holds the lock: %w", key, err)
+		}
+	}
+	return true, nil
 }

@@ -8,10 +8,13 @@ import (
 	"slices"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/controllers/operation/window"
+	"ichor.maesh.dev/hub/providers/capi"
 )
 
 // pause is a row of the pause table: why an operation does not move, who changes that, and with which command.
@@ -55,6 +58,9 @@ func asked(s *scope) *pause {
 	case clusterPaused(s.CAPICluster):
 		return &pause{reason: v1alpha1.ClusterPausedReason, releases: true, message: fmt.Sprintf(
 			"Cluster %q is paused; the operation goes on when it is unpaused", s.op.Spec.ClusterName)}
+	case capi.OptedOut(s.CAPICluster):
+		return &pause{reason: v1alpha1.ClusterPausedReason, releases: true, message: fmt.Sprintf(
+			"Cluster %q is not the hub's to work on (annotation %s); the operation goes on when the annotation is gone", s.op.Spec.ClusterName, v1alpha1.OptOutAnnotation)}
 	case s.op.Paused():
 		return &pause{reason: v1alpha1.OperatorPausedReason, message: fmt.Sprintf(
 			"spec.paused is true; resume with: ichor operation resume %s", s.op.Name)}
@@ -165,6 +171,13 @@ func unsafeWindow(cluster *v1alpha1.TalosCluster, operation string) *pause {
 	return &pause{reason: v1alpha1.ClusterLockHeldReason, message: explain(
 		fmt.Sprintf("TalosOperation %q is inside a stage of cluster %s that nobody else may interrupt", operation, cluster.Name),
 		"this operation starts when it is past that; see: ichor operation get "+operation)}
+}
+
+// controlPlaneDeleted says which control plane has to be gone before an operation starts.
+func controlPlaneDeleted(machine *clusterv1.Machine) *pause {
+	return &pause{reason: v1alpha1.ClusterLockHeldReason, message: explain(
+		fmt.Sprintf("Machine %q, a control plane, is being deleted and goes first", machine.Name),
+		fmt.Sprintf("this operation starts when it is gone; see: kubectl describe machine %s -n %s", machine.Name, machine.Namespace))}
 }
 
 func comesFirst(other *v1alpha1.TalosOperation) *pause {

@@ -39,6 +39,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/controllers/targets"
+	"ichor.maesh.dev/hub/providers/capi"
 	"ichor.maesh.dev/hub/providers/kube"
 	"ichor.maesh.dev/hub/providers/target"
 )
@@ -76,6 +77,8 @@ type Options struct {
 	Fenced func(error)
 	// Looks say how what a running operation waits for is looked at.
 	Looks observe.Options
+	// Watched says of which clusters operations are this hub's; nil means all.
+	Watched *capi.Filter
 }
 
 // Reconciler drives TalosOperations.
@@ -179,6 +182,9 @@ type scope struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	op, err := r.read(ctx, req.NamespacedName)
 	if err != nil || op == nil {
+		return ctrl.Result{}, err
+	}
+	if watched, err := r.Watched.Watches(ctx, types.NamespacedName{Namespace: op.Namespace, Name: op.Spec.ClusterName}); err != nil || !watched {
 		return ctrl.Result{}, err
 	}
 	if done, err := r.identify(ctx, op); err != nil || done {

@@ -7,19 +7,28 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/lock"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
+	"ichor.maesh.dev/hub/providers/capi"
 )
 
-// shield keeps the target where it is for as long as the operation holds the lock: a move would leave its status, and the lock, behind.
+// shield keeps the target where it is for as long as the operation holds the lock: a move would leave its status, and the lock, behind. And
+// it keeps a topology of Cluster API from another version meanwhile, which would have machines replaced.
 func (r *Reconciler) shield(ctx context.Context, s *scope) error {
 	memory, wanted := r.remember(s.key), "stage "+s.op.Status.Stage
 	if memory.shielded == wanted {
 		return nil
+	}
+	if memory.shielded == "" && s.Adopted() {
+		if err := r.capiClusters().HoldUpgrade(ctx, s.clusterKey(), lock.Operation(s.op).Identity); err != nil {
+			return err
+		}
 	}
 	err := r.annotateCluster(ctx, s, func(annotations map[string]string) {
 		annotations[v1alpha1.BlockMoveAnnotation] = shieldOf(s.op)
@@ -36,8 +45,13 @@ func (r *Reconciler) shield(ctx context.Context, s *scope) error {
 	return err
 }
 
-// unshield takes back what shield did, and nothing that anybody else put there.
+// unshield takes back what shield did, and nothing that anybody else put there. What keeps the target from being moved goes last.
 func (r *Reconciler) unshield(ctx context.Context, s *scope) error {
+	if s.CAPICluster == nil || s.Adopted() { // Nobody reads about the target for the sake of an operation that is over.
+		if err := r.capiClusters().ReleaseUpgrade(ctx, s.clusterKey(), lock.Operation(s.op).Identity); err != nil {
+			return err
+		}
+	}
 	return r.annotateCluster(ctx, s, func(annotations map[string]string) {
 		s.settlePower(annotations, r.Clock.Now())
 		if annotations[v1alpha1.BlockMoveAnnotation] == shieldOf(s.op) {
@@ -49,8 +63,21 @@ func (r *Reconciler) unshield(ctx context.Context, s *scope) error {
 	})
 }
 
+func (r *Reconciler) capiClusters() capi.Clusters {
+	return capi.Clusters{Client: r.Client, Live: r.APIReader}
+}
+
 // shieldOf is the value that says whose block it is.
-func shieldOf(op *v1alpha1.TalosOperation) string { return "talosoperation/" + op.Name }
+func shieldOf(op *v1alpha1.TalosOperation) string { return shieldPrefix + op.Name }
+
+// shieldPrefix precedes the name of an operation.
+const shieldPrefix = "talosoperation/"
+
+// ShieldedBy is the operation that keeps a TalosCluster from being moved; ok is false if none does.
+func ShieldedBy(cluster *v1alpha1.TalosCluster) (operation client.ObjectKey, ok bool) {
+	name, ok := strings.CutPrefix(cluster.Annotations[v1alpha1.BlockMoveAnnotation], shieldPrefix)
+	return client.ObjectKey{Namespace: cluster.Namespace, Name: name}, ok
+}
 
 // inUnsafeStage says whether the operation has begun with a stage that nobody else may interrupt, and not reached a safe one since.
 func (s *scope) inUnsafeStage() bool {

@@ -46,6 +46,9 @@ type Reconciler struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
 
+	// Watched says which clusters are this hub's; nil means all.
+	Watched *capi.Filter
+
 	begin func() error // Begins to watch Machines, once.
 
 	mu sync.Mutex
@@ -77,6 +80,9 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 
 // Reconcile gives back the Machines of one cluster that no operation works on any more.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if watched, err := r.Watched.Watches(ctx, req.NamespacedName); err != nil || !watched {
+		return ctrl.Result{}, err
+	}
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -32,6 +32,9 @@ const lookAgain = time.Hour
 type Keeper struct {
 	Client client.Client
 	Clock  clock.PassiveClock
+
+	// Watched says which clusters are this hub's; nil means all.
+	Watched *capi.Filter
 }
 
 // SetupWithManager registers the keeper and what wakes it.
@@ -83,6 +86,9 @@ func Of(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]
 
 // Reconcile asks for the snapshot of a cluster that is due, and deletes what is too much.
 func (k *Keeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if watched, err := k.Watched.Watches(ctx, req.NamespacedName); err != nil || !watched {
+		return ctrl.Result{}, err
+	}
 	facts, err := targets.Load(ctx, k.Client, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -58,6 +58,9 @@ type Options struct {
 
 	// StallTimeout is how long a stream may bring nothing; zero takes a minute.
 	StallTimeout time.Duration
+
+	// Watched says of which clusters snapshots are this hub's; nil means all.
+	Watched *capi.Filter
 }
 
 // Reconciler takes snapshots.
@@ -109,7 +112,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	facts, err := targets.Load(ctx, r.Client, client.ObjectKey{Namespace: snapshot.Namespace, Name: snapshot.Spec.ClusterName})
+	cluster := client.ObjectKey{Namespace: snapshot.Namespace, Name: snapshot.Spec.ClusterName}
+	if watched, err := r.Watched.Watches(ctx, cluster); err != nil || !watched {
+		return ctrl.Result{}, err
+	}
+	facts, err := targets.Load(ctx, r.Client, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

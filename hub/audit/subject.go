@@ -51,6 +51,11 @@ func subjectOf(request any) (subject, bool) {
 		return ofMachine(r.GetRef(), either(r.GetHeld(), strings.TrimSuffix("hold: "+r.GetNote(), ": "), "take the hold back")), true
 	case *pb.ApproveMachineRequest:
 		return ofMachine(r.GetRef(), "approve"), true
+	case *pb.JoinMachineRequest:
+		return subject{
+			namespace: r.GetCluster().GetNamespace(), cluster: r.GetCluster().GetName(),
+			detail: either(r.GetValidateOnly(), "look at a machine that is to join: ", "record a machine that is to join: ") + r.GetAddress(),
+		}, true
 	case *pb.CreateSnapshotRequest:
 		return subject{
 			namespace: r.GetCluster().GetNamespace(), cluster: r.GetCluster().GetName(), snapshot: r.GetName(),

@@ -129,7 +129,7 @@ func (f *Fleet) putMachine(key types.NamespacedName, machine *v1alpha1.TalosMach
 
 // taken says whether operations take a machine: only that changes what they say of how many they take.
 func taken(machine *v1alpha1.TalosMachine) bool {
-	return machine.Spec.Approval == v1alpha1.Approved && !machine.Held()
+	return machine.Works() && !machine.Held()
 }
 
 func (f *Fleet) dropMachine(key types.NamespacedName) {

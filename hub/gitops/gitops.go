@@ -165,7 +165,7 @@ func declared(object client.Object) (map[string]any, error) {
 }
 
 // actions are the fields of specs that ask for something to be done, or to be left, now. In Git they would be asked for again and again.
-var actions = map[string][]string{"Cluster": {"paused"}, "TalosMachine": {"removal"}}
+var actions = map[string][]string{"Cluster": {"paused"}, "TalosMachine": {"removal", "join"}}
 
 func kindOf(object client.Object) schema.GroupVersionKind {
 	switch object.(type) {

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/beside"
 	"ichor.maesh.dev/hub/controllers/cluster"
 	"ichor.maesh.dev/hub/controllers/lock"
 	"ichor.maesh.dev/hub/controllers/machineconfig/bases"
@@ -42,6 +43,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/kind/shutdown"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
 	"ichor.maesh.dev/hub/controllers/remediation"
+	"ichor.maesh.dev/hub/controllers/remediation/external"
 	"ichor.maesh.dev/hub/controllers/snapshot"
 	"ichor.maesh.dev/hub/hub/scheme"
 	"ichor.maesh.dev/hub/providers/blob"
@@ -98,6 +100,13 @@ type Options struct {
 
 	// Serve serves the hub's services; nil serves nothing.
 	Serve *Serving
+
+	// Namespace is the only namespace that the hub works in; empty means all.
+	Namespace string
+
+	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that the clusters have which the hub works on; empty means all
+	// clusters, whatever they have.
+	WatchFilter string
 
 	// SharedProcess lets several managers run in one process, at once or one after the other, as tests do. Controllers of the same name
 	// then share their metrics.
@@ -164,7 +173,7 @@ func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 	s := scheme.New()
 	options := ctrl.Options{
 		Scheme:                  s,
-		Cache:                   cacheOptions(),
+		Cache:                   cacheOptions(o.Namespace),
 		NewClient:               newClient,
 		Client:                  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics:                 metricsOptions(o),
@@ -186,12 +195,18 @@ func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-// cacheOptions keep out of memory what the hub does not need: Secrets and Leases of no cluster, and who managed which field.
-func cacheOptions() cache.Options {
+// cacheOptions keep out of memory what the hub does not need: Secrets and Leases of no cluster, and who managed which field. Of the namespaces
+// it keeps one, or all.
+func cacheOptions(namespace string) cache.Options {
 	ofClusters, err := labels.Parse(clusterv1.ClusterNameLabel)
 	utilruntime.Must(err) // The label is a constant.
+	var namespaces map[string]cache.Config
+	if namespace != "" {
+		namespaces = map[string]cache.Config{namespace: {}}
+	}
 	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultNamespaces: namespaces,
+		DefaultTransform:  cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}:        {Label: ofClusters, Transform: lightSecrets},
 			&coordinationv1.Lease{}: {Label: ofClusters},
@@ -229,6 +244,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 		return err
 	}
 	store, talosPool, kubePool := reach.store, reach.talos, reach.kube
+	watched := &capi.Filter{Reader: mgr.GetClient(), Value: o.WatchFilter}
 	options := controller.Options{
 		MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(o.SharedProcess),
 		// The priority queue may lock itself up when it is shut down (controller-runtime #3538): the process then ends with an error, and
@@ -240,17 +256,25 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 	clusters := cluster.New(ctx, cluster.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Credentials: store, Talos: talosPool, Kube: kubePool, Clock: clock.RealClock{},
 		Configs: configs, Forgetters: []cluster.Forgetter{talosPool, kubePool, configs}, Probes: orDefault(o.Probes, cluster.Probes),
+		Watched: watched,
 	})
 	if err := clusters.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosClusters: %w", err)
 	}
 
+	helper := &external.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Watched: watched}
+	if err := helper.SetupWithManager(mgr, options); err != nil {
+		return fmt.Errorf("setting up the controller of TalosRemediations: %w", err)
+	}
+	locks := &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}}
+	nodes := node.New(talosPool, kubePool)
+	nodes.Configs = node.Configs{Clusters: mgr.GetClient(), Bases: configs.Store, Factory: o.ImageFactory}
 	operations := operation.New(ctx, operation.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
-		Locks: &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}},
+		Locks: locks,
 		Executors: map[v1alpha1.OperationKind]kind.Executor{
 			v1alpha1.TalosKind:      talosupgrade.New(talosPool, kubePool, o.ImageFactory, snapshotsFor(mgr, v1alpha1.SnapshotUpgrade)),
-			v1alpha1.NodeKind:       node.New(talosPool, kubePool),
+			v1alpha1.NodeKind:       nodes,
 			v1alpha1.KubernetesKind: kubernetes.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotUpgrade)),
 			v1alpha1.ConfigKind:     config.New(talosPool, kubePool, mgr.GetClient(), configs),
 			v1alpha1.ShutdownKind:   shutdown.New(talosPool, kubePool, snapshotsFor(mgr, v1alpha1.SnapshotShutdown)),
@@ -265,18 +289,27 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 		},
 		Viewer: gate.Viewer{Talos: talosPool, Kube: kubePool}, Kube: kubePool, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: orDefault(o.Looks, operation.Looks), Fenced: fence,
+		Watched: watched,
 	})
 	if err := operations.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosOperations: %w", err)
 	}
-	if err := setUpSnapshots(ctx, mgr, o, talosPool, options); err != nil {
+	if err := setUpSnapshots(ctx, mgr, o, talosPool, watched, options); err != nil {
 		return err
 	}
 	remedies := &remediation.Reconciler{
 		Client: mgr.GetClient(), Machines: capi.Machines{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}, Clock: clock.RealClock{},
+		Watched: watched,
 	}
 	if err := remedies.SetupWithManager(mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller that gives machines back to health checks: %w", err)
+	}
+	neighbours := beside.New(beside.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locks: locks, MayTakeOver: operations.MayTakeOver, Recorder: mgr.GetEventRecorder("ichor-hub"),
+		Watched: watched,
+	})
+	if err := neighbours.SetupWithManager(mgr, options); err != nil {
+		return fmt.Errorf("setting up the controller of what the hub has on Cluster API's objects: %w", err)
 	}
 	return nil
 }
@@ -303,14 +336,15 @@ func snapshotsFor(mgr ctrl.Manager, reason v1alpha1.SnapshotReason) kind.Snapsho
 	return snapshot.ForOperations{Client: mgr.GetClient(), Clock: clock.RealClock{}, Reason: reason}
 }
 
-func setUpSnapshots(ctx context.Context, mgr ctrl.Manager, o Options, pool *talos.Pool, options controller.Options) error {
+func setUpSnapshots(ctx context.Context, mgr ctrl.Manager, o Options, pool *talos.Pool, watched *capi.Filter, options controller.Options) error {
 	snapshots := snapshot.New(ctx, snapshot.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Talos: pool, Storage: o.Storage, Clock: clock.RealClock{},
+		Watched: watched,
 	})
 	if err := snapshots.SetupWithManager(mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of EtcdSnapshots: %w", err)
 	}
-	keeper := &snapshot.Keeper{Client: mgr.GetClient(), Clock: clock.RealClock{}}
+	keeper := &snapshot.Keeper{Client: mgr.GetClient(), Clock: clock.RealClock{}, Watched: watched}
 	if err := keeper.SetupWithManager(mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller that keeps the schedules of snapshots: %w", err)
 	}

@@ -37,6 +37,11 @@ func (s *Service) Adopt(ctx context.Context, in Import) (*v1alpha1.TalosCluster,
 		}
 	case err != nil:
 		return nil, fmt.Errorf("reading Cluster %s: %w", key, err)
+	case capi.OptedOut(cluster):
+		return nil, &StateError{
+			What: fmt.Sprintf("Cluster %s is kept from the hub by annotation %s", key, v1alpha1.OptOutAnnotation),
+			Help: "ask those who own it; it can be adopted once the annotation is gone",
+		}
 	case !capi.Adopted(cluster):
 		return nil, &StateError{
 			What: fmt.Sprintf("no provider of Cluster API manages Cluster %s", key),

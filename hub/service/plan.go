@@ -101,7 +101,7 @@ func (s *Start) message() *pb.Plan {
 		Confirmation: confirmation(s.Plan.Effect),
 		WritesSpec:   s.WritesSpec(),
 		Command:      s.Command(),
-		LiveGates:    s.Plan.LiveGates(s.Facts.Cluster, s.Facts.Approved()),
+		LiveGates:    s.Plan.LiveGates(s.Facts.Cluster, s.concerned()),
 		Losses:       s.Plan.Losses,
 	}
 }
@@ -113,15 +113,27 @@ var effects = map[plan.Effect]pb.Effect{
 	plan.EffectReboot:            pb.Effect_EFFECT_REBOOT,
 	plan.EffectStop:              pb.Effect_EFFECT_STOP,
 	plan.EffectReset:             pb.Effect_EFFECT_RESET,
+	plan.EffectJoin:              pb.Effect_EFFECT_JOIN,
 	plan.EffectKeyRotation:       pb.Effect_EFFECT_KEY_ROTATION,
 	plan.EffectCARotation:        pb.Effect_EFFECT_CA_ROTATION,
 	plan.EffectRestore:           pb.Effect_EFFECT_RESTORE,
 }
 
+// concerned are the machines that gates are judged for: those of the cluster, and one that joins it.
+func (s *Start) concerned() []*v1alpha1.TalosMachine {
+	machines := s.Facts.Approved()
+	if node := s.Spec.Node; node != nil && node.Action == v1alpha1.JoinAction {
+		if machine := s.Facts.Machine(node.Machine); machine != nil {
+			machines = append(machines, machine)
+		}
+	}
+	return machines
+}
+
 // confirmation is what a person has to do before a start: what is worse than a reboot asks for a name.
 func confirmation(effect plan.Effect) pb.Confirmation {
 	switch effect {
-	case plan.EffectNone, plan.EffectRestartComponents, plan.EffectReboot:
+	case plan.EffectNone, plan.EffectRestartComponents, plan.EffectReboot, plan.EffectJoin: // A person has vouched for the machine already.
 		return pb.Confirmation_CONFIRMATION_YES
 	default:
 		return pb.Confirmation_CONFIRMATION_NAME
@@ -131,7 +143,7 @@ func confirmation(effect plan.Effect) pb.Confirmation {
 func (s *Start) stageMessages() []*pb.PlanStage {
 	var stages []*pb.PlanStage
 	for i, groups := range s.Groups() {
-		stage := &pb.PlanStage{Name: s.Plan.Stages[i].Name, Disruptive: s.Plan.Stages[i].Disruptive}
+		stage := &pb.PlanStage{Name: s.Plan.Stages[i].Name, Disruptive: s.Plan.Stages[i].Disruptive && !s.Plan.Stages[i].Joins}
 		for _, names := range groups {
 			group := &pb.PlanGroup{}
 			for _, name := range names {

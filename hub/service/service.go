@@ -55,6 +55,9 @@ type Service struct {
 	// Now tells the time.
 	Now func() time.Time
 
+	// Inspector looks at machines that are to join; nil is talos.Inspect.
+	Inspector Inspector
+
 	// Verifier looks at the targets that are imported; nil is verify.Live.
 	Verifier Verifier
 }

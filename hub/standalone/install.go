@@ -81,11 +81,11 @@ func install(ctx context.Context, config *rest.Config) error {
 }
 
 func (i installer) installDefinitions(ctx context.Context) error {
-	own, err := read(crd.Own)
+	own, err := movable(crd.Own)
 	if err != nil {
 		return err
 	}
-	clusterAPI, err := read(crd.ClusterAPI)
+	clusterAPI, err := movable(crd.ClusterAPI)
 	if err != nil {
 		return err
 	}
@@ -279,6 +279,23 @@ func resources(definitions []*unstructured.Unstructured) sets.Set[schema.GroupVe
 		}
 	}
 	return found
+}
+
+// moveLabel on a definition makes "clusterctl move" take its objects along; all others it leaves behind without a word.
+const moveLabel = "clusterctl.cluster.x-k8s.io"
+
+// movable reads definitions, and labels them as clusterctl and config/crd do.
+func movable(files fs.FS) ([]*unstructured.Unstructured, error) {
+	definitions, err := read(files)
+	for _, definition := range definitions {
+		named := definition.GetLabels()
+		if named == nil {
+			named = map[string]string{}
+		}
+		named[moveLabel] = ""
+		definition.SetLabels(named)
+	}
+	return definitions, err
 }
 
 // read decodes all manifests of a file system.

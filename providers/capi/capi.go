@@ -32,6 +32,15 @@ func Adopted(cluster *clusterv1.Cluster) bool {
 		(infrastructure.IsDefined() && infrastructure != Infrastructure(cluster.Name))
 }
 
+// OptedOut says whether whoever owns a Cluster keeps the hub from it.
+func OptedOut(cluster *clusterv1.Cluster) bool {
+	if cluster == nil {
+		return false
+	}
+	_, out := cluster.Annotations[v1alpha1.OptOutAnnotation]
+	return out
+}
+
 // Paused says whether a Cluster is paused: nobody but who moves or mends it changes anything that belongs to it.
 func Paused(cluster *clusterv1.Cluster) bool {
 	if cluster == nil {

@@ -56,6 +56,9 @@ type Reader interface {
 	// no endpoint passes the call on.
 	Maintenance(ctx context.Context, address string) (uuid string, err error)
 
+	// Inspect asks a machine in maintenance mode, whose certificate has a fingerprint, who it is and what it has. The way to it is direct.
+	Inspect(ctx context.Context, address, fingerprint string) (Unconfigured, error)
+
 	// Kubernetes reads what a machine is told to run of Kubernetes. It takes the role os:admin.
 	Kubernetes(ctx context.Context, address string) (Kubernetes, error)
 
@@ -125,6 +128,10 @@ type Writer interface {
 	// that was copied from a disk goes without its hash. It is for one control plane of a cluster, ever: see HasEtcd for when it is called
 	// again.
 	BootstrapEtcd(ctx context.Context, address string, skipHashCheck bool) error
+
+	// Provision gives a machine in maintenance mode, whose certificate has a fingerprint, its machine config, and returns when that is
+	// accepted: the machine then installs Talos and boots. It must not be repeated without a look whether the machine has one by now.
+	Provision(ctx context.Context, address, fingerprint string, config []byte) error
 
 	// Reset wipes a machine and returns when that is accepted. It must not be repeated without a look at the boot ID and the stage.
 	Reset(ctx context.Context, address string, reset Reset) error

@@ -41,7 +41,7 @@ func install(ctx context.Context, config *rest.Config, dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, definition := range standIns() {
+	for _, definition := range append(standIns(), inventory()) {
 		objects = append(objects, definition)
 	}
 	for _, role := range []string{"manager-role", "aggregated-manager-role"} {
@@ -89,6 +89,7 @@ func readObject(content []byte) (client.Object, error) {
 		return nil, err
 	}
 	newestOnly(definition)
+	metav1.SetMetaDataLabel(&definition.ObjectMeta, clusterctlLabel, "")
 	return definition, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -29,6 +30,9 @@ const (
 	clusterKind      = "StandInCluster"
 	machineKind      = "StandInMachine"
 	controlPlaneKind = "StandInControlPlane"
+
+	// clusterctlLabel on a definition makes "clusterctl move" take its objects along. clusterctl puts it there when it installs one.
+	clusterctlLabel = "clusterctl.cluster.x-k8s.io"
 )
 
 // standIns are the definitions of the stand-in provider.
@@ -47,7 +51,7 @@ func standIn(group, kind string) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: names.Plural + "." + group, Labels: map[string]string{clusterv1.GroupVersion.String(): "v1"},
+			Name: names.Plural + "." + group, Labels: map[string]string{clusterv1.GroupVersion.String(): "v1", clusterctlLabel: ""},
 		},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: group, Names: names, Scope: apiextensionsv1.NamespaceScoped,
@@ -85,6 +89,9 @@ func (p Provider) Cluster(ctx context.Context, cluster *sim.Cluster) error {
 			"spec": map[string]any{"version": sim.DefaultKubernetesVersion},
 			"status": map[string]any{
 				"version": sim.DefaultKubernetesVersion, "initialization": map[string]any{"controlPlaneInitialized": true},
+				"conditions": []any{map[string]any{
+					"type": "Available", "status": "True", "reason": "Available", "lastTransitionTime": metav1.Now().UTC().Format(time.RFC3339),
+				}},
 			},
 		}),
 		capi,
@@ -92,14 +99,20 @@ func (p Provider) Cluster(ctx context.Context, cluster *sim.Cluster) error {
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name + "-kubeconfig", Labels: labels},
 			Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{"value": cluster.Kubeconfig()},
 		},
-		&corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name + "-talosconfig", Labels: labels},
-			Data:       map[string][]byte{"talosconfig": cluster.Talosconfig()},
-		},
 	} {
 		if err := p.Client.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating %s %s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
 		}
+	}
+	talosconfig := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: name + "-talosconfig", Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(capi, clusterv1.GroupVersion.WithKind(clusterv1.ClusterKind))},
+		},
+		Data: map[string][]byte{"talosconfig": cluster.Talosconfig()},
+	}
+	if err := p.Client.Create(ctx, talosconfig); err != nil {
+		return fmt.Errorf("creating Secret %s: %w", talosconfig.Name, err)
 	}
 	return nil
 }

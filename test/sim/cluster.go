@@ -110,34 +110,47 @@ func (c *Cluster) makeMachines() error {
 	} else {
 		model := etcd.New(c.spec.Name, o.Clock, *o.Timings, c.etcdChanged)
 		model.Obey(c.sim.faults)
+		model.Tell(func(name, event, message string) { c.sim.journal.Event(c.spec.Name, name, event, message) })
 		c.etcd = model
 	}
 	env.Etcd = c.etcd
 	for place, id := range c.identities() {
-		m, err := c.makeMachine(id, c.spec.talos(place), env, kept)
+		m, err := c.makeMachine(id, machine.Slot{Version: c.spec.talos(place), Schematic: c.spec.Schematic}, place >= c.spec.ControlPlanes+c.spec.Workers, env, kept)
 		if err != nil {
 			return fmt.Errorf("node %s: %w", id.Name, err)
 		}
-		c.nodes = append(c.nodes, &Node{machine: m})
+		c.nodes = append(c.nodes, &Node{machine: m, cluster: c})
 	}
 	c.lastLeader = c.etcd.Leader()
 	return nil
 }
 
-func (c *Cluster) makeMachine(id machine.Identity, version string, env machine.Environment, kept map[string]machine.Snapshot) (*machine.Machine, error) {
+func (c *Cluster) makeMachine(
+	id machine.Identity, system machine.Slot, blank bool, env machine.Environment, kept map[string]machine.Snapshot,
+) (*machine.Machine, error) {
 	if snapshot, ok := kept[id.Name]; ok {
 		return machine.Restore(id, env, snapshot)
 	}
-	return machine.New(id, env, machine.Slot{Version: version, Schematic: c.spec.Schematic})
+	if blank {
+		return machine.NewBlank(id, env, system)
+	}
+	return machine.New(id, env, system)
 }
 
+// identities are those of the cluster's machines, control planes first, and then of those that are blank.
 func (c *Cluster) identities() []machine.Identity {
-	ids := make([]machine.Identity, 0, c.spec.ControlPlanes+c.spec.Workers)
+	ids := make([]machine.Identity, 0, c.spec.ControlPlanes+c.spec.Workers+c.spec.BlankControlPlanes+c.spec.BlankWorkers)
 	for i := range c.spec.ControlPlanes {
 		ids = append(ids, c.identity("cp", i, firstControlPlane, true))
 	}
 	for i := range c.spec.Workers {
 		ids = append(ids, c.identity("worker", i, firstWorker, false))
+	}
+	for i := range c.spec.BlankControlPlanes {
+		ids = append(ids, c.identity("cp", c.spec.ControlPlanes+i, firstControlPlane, true))
+	}
+	for i := range c.spec.BlankWorkers {
+		ids = append(ids, c.identity("worker", c.spec.Workers+i, firstWorker, false))
 	}
 	return ids
 }

@@ -10,7 +10,10 @@ import (
 )
 
 // Node is one simulated machine.
-type Node struct{ machine *machine.Machine }
+type Node struct {
+	machine *machine.Machine
+	cluster *Cluster
+}
 
 // Name is the node's name.
 func (n *Node) Name() string { return n.machine.Name }
@@ -30,6 +33,9 @@ func (n *Node) State() machine.State { return n.machine.State() }
 // Config returns the machine config in force, and the one that the next boot brings in force.
 func (n *Node) Config() (active, persistent config.Provider) { return n.machine.Config() }
 
+// Fingerprint is that of the certificate which a machine in maintenance mode serves, as Talos writes it on the console.
+func (n *Node) Fingerprint() (string, error) { return n.cluster.talos.Fingerprint(n.Name()) }
+
 // PowerOff cuts the power.
 func (n *Node) PowerOff() { n.machine.PowerOff() }
 
@@ -42,8 +48,10 @@ func (n *Node) describe(leader bool) control.Node {
 	if !state.APIUp {
 		stage = "down"
 	}
+	fingerprint, _ := n.Fingerprint() // It has none outside of maintenance mode.
 	return control.Node{
-		Cluster: n.machine.Cluster, Name: n.Name(), Address: n.Address(), ControlPlane: n.ControlPlane(), Leader: leader,
+		Fingerprint: fingerprint,
+		Cluster:     n.machine.Cluster, Name: n.Name(), Address: n.Address(), ControlPlane: n.ControlPlane(), Leader: leader,
 		Stage: stage, Ready: state.Ready, Version: state.Running.Version, Schematic: state.Running.Schematic,
 		Next: state.Next.Version, UpgradePending: state.UpgradePending, BootID: state.BootID,
 	}

@@ -73,6 +73,11 @@ type ClusterSpec struct {
 	// ControlPlanes and Workers are how many machines it has.
 	ControlPlanes int `json:"controlPlanes"`
 	Workers       int `json:"workers"`
+	// BlankControlPlanes and BlankWorkers are machines beside those: in maintenance mode, with nothing on their disks and with no part in
+	// the cluster until somebody gives them a machine config. They are named on from the others. What a simulated machine becomes is
+	// settled beforehand: it refuses the config of the other role.
+	BlankControlPlanes int `json:"blankControlPlanes,omitempty"`
+	BlankWorkers       int `json:"blankWorkers,omitempty"`
 	// TalosVersion is what the machines run at first, such as "v1.13.6".
 	TalosVersion string `json:"talosVersion"`
 	// Mixed are what the machines run at first instead, in turn and control planes before workers. Their configs have the form of
@@ -148,6 +153,12 @@ func (c ClusterSpec) validate() error {
 		return fmt.Errorf("cluster %s: want 1 to %d control planes, not %d", c.Name, maxControlPlanes, c.ControlPlanes)
 	case c.Workers < 0 || c.Workers > maxWorkers:
 		return fmt.Errorf("cluster %s: want 0 to %d workers, not %d", c.Name, maxWorkers, c.Workers)
+	case c.BlankControlPlanes < 0 || c.ControlPlanes+c.BlankControlPlanes > maxControlPlanes:
+		return fmt.Errorf("cluster %s: %d control planes and %d blank ones are not 1 to %d in all", c.Name, c.ControlPlanes, c.BlankControlPlanes, maxControlPlanes)
+	case c.BlankWorkers < 0 || c.Workers+c.BlankWorkers > maxWorkers:
+		return fmt.Errorf("cluster %s: %d workers and %d blank ones are not 0 to %d in all", c.Name, c.Workers, c.BlankWorkers, maxWorkers)
+	case c.Deep && c.BlankControlPlanes+c.BlankWorkers > 0:
+		return fmt.Errorf("cluster %s: deep clusters have no blank machines", c.Name)
 	}
 	return nil
 }
@@ -210,12 +221,34 @@ var clusterText = regexp.MustCompile(`^([^=]+)=(\d+)\+(\d+)$`)
 
 // ParseClusterSpec reads "name=3+2": three control planes and two workers.
 func ParseClusterSpec(s string) (ClusterSpec, error) {
+	name, controlPlanes, workers, err := parseCounts(s)
+	c := ClusterSpec{Name: name, ControlPlanes: controlPlanes, Workers: workers}
+	if err != nil {
+		return c, err
+	}
+	return c, c.validate()
+}
+
+func parseCounts(s string) (name string, controlPlanes, workers int, err error) {
 	m := clusterText.FindStringSubmatch(s)
 	if m == nil {
-		return ClusterSpec{}, fmt.Errorf("%q is not of the form NAME=CONTROLPLANES+WORKERS", s)
+		return "", 0, 0, fmt.Errorf("%q is not of the form NAME=CONTROLPLANES+WORKERS", s)
 	}
 	controlPlanes, cpErr := strconv.Atoi(m[2])
 	workers, wErr := strconv.Atoi(m[3])
-	c := ClusterSpec{Name: m[1], ControlPlanes: controlPlanes, Workers: workers}
-	return c, errors.Join(cpErr, wErr, c.validate())
+	return m[1], controlPlanes, workers, errors.Join(cpErr, wErr)
+}
+
+// AddBlank reads "name=2+1" and adds two blank control planes and one blank worker to the cluster of that name.
+func AddBlank(specs []ClusterSpec, s string) error {
+	name, controlPlanes, workers, err := parseCounts(s)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(specs, func(c ClusterSpec) bool { return c.Name == name })
+	if i < 0 {
+		return fmt.Errorf("machines in maintenance mode for cluster %q, which there is none of", name)
+	}
+	specs[i].BlankControlPlanes, specs[i].BlankWorkers = controlPlanes, workers
+	return nil
 }

@@ -218,6 +218,10 @@ func (c clusters) ApproveMachine(_ context.Context, r *connect.Request[pb.Approv
 	return reply[pb.ApproveMachineRequest, pb.ApproveMachineResponse](c.fakeHub, r)
 }
 
+func (c clusters) JoinMachine(_ context.Context, r *connect.Request[pb.JoinMachineRequest]) (*connect.Response[pb.JoinMachineResponse], error) {
+	return reply[pb.JoinMachineRequest, pb.JoinMachineResponse](c.fakeHub, r)
+}
+
 type hubs struct {
 	ichorv1alpha1connect.UnimplementedHubServiceHandler
 	*fakeHub

@@ -14,8 +14,8 @@ import (
 )
 
 func newMachineCommand(a *app) *cobra.Command {
-	return group("machine", "List machines, approve them, hold them back", []string{"machines"},
-		newMachineListCommand(a), newMachineGetCommand(a), newApproveCommand(a), newHoldCommand(a), newUnholdCommand(a))
+	return group("machine", "List machines, approve them, hold them back, have them join", []string{"machines"},
+		newMachineListCommand(a), newMachineGetCommand(a), newApproveCommand(a), newHoldCommand(a), newUnholdCommand(a), newJoinCommand(a))
 }
 
 func newMachineListCommand(a *app) *cobra.Command {
@@ -66,8 +66,12 @@ func (a *app) machineTable(machines []*pb.Machine, all bool) table {
 
 func machineNotes(m *pb.Machine) string {
 	switch {
+	case !m.GetApproved() && m.GetJoining():
+		return "to join, pending approval"
 	case !m.GetApproved():
 		return "pending approval"
+	case m.GetJoining() && m.GetStep() == "":
+		return "to join"
 	case m.GetHeld() && m.GetHoldNote() != "":
 		return "held: " + m.GetHoldNote()
 	case m.GetHeld():
@@ -111,6 +115,9 @@ func newApproveCommand(a *app) *cobra.Command {
 		response, err := call(ctx, a, a.connection.clusters.ApproveMachine, &pb.ApproveMachineRequest{Ref: m.GetRef()})
 		if err != nil {
 			return fmt.Errorf("approving machine %s: %w", m.GetRef().GetName(), err)
+		}
+		if response.GetChanged() && response.GetMachine().GetJoining() {
+			return a.did(a.machineResult(response.GetMachine(), m), "Machine %s is approved; have it join with: ichor node join %[1]s", m.GetRef().GetName())
 		}
 		if response.GetChanged() {
 			return a.did(a.machineResult(response.GetMachine(), m), "Machine %s is approved: operations take it from now on.", m.GetRef().GetName())

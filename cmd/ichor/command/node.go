@@ -89,6 +89,11 @@ var nodeActions = []nodeAction{
 		long: "Where the machine's member does not lead there is nothing to do.",
 	},
 	{
+		name: "join", action: "Join", short: "Make a machine in maintenance mode one of its cluster", example: "prod-1-worker-9 --follow",
+		long: `The machine was recorded by "ichor machine join" and approved. It is given its machine config, installs Talos and boots; a control plane joins
+etcd, as a learner first, and nothing else changes etcd's members until it votes.`,
+	},
+	{
 		name: "reset", action: "Reset", short: "Wipe a machine", example: "worker-1 --cluster prod-1 --confirm prod-1-worker-1", bypass: true,
 		long: `The machine is drained and its etcd member leaves before anything is wiped; then it boots into maintenance mode. Its TalosMachine and
 its node stay behind. What is wiped is gone for good.`,

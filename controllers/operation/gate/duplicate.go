@@ -16,7 +16,11 @@ import (
 // duplicated keeps everything disruptive from a target on which two machines cannot be told apart: the one that is meant may not be the one
 // that is met. The condition knows machines that are not approved, and those that answer twice.
 func duplicated(in Input) string {
-	if message := Duplicate(in.Machines); message != "" {
+	machines := in.Machines
+	if in.Stage.Joins {
+		machines = append(slices.Clone(machines), in.Machine)
+	}
+	if message := Duplicate(machines); message != "" {
 		return message
 	}
 	condition := meta.FindStatusCondition(in.Cluster.Status.Conditions, v1alpha1.MachinesDiscoveredCondition)

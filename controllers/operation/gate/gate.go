@@ -136,7 +136,7 @@ func machinesDiscovered(in Input) string {
 	if in.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] == "" {
 		return "initial discovery has not matched every etcd member and every Node to a machine yet"
 	}
-	if in.Machine.Status.NodeName == "" {
+	if in.Machine.Status.NodeName == "" && !in.Stage.Joins { // One that joins gets its Node by that.
 		return fmt.Sprintf("the Node of %s is not known yet", in.Machine.Name)
 	}
 	return duplicated(in)
@@ -158,7 +158,7 @@ func etcdHealthy(in Input) string {
 		return trouble
 	}
 	members := len(controlPlanes(in.Machines))
-	if in.Stage.KeepsEtcd {
+	if in.Stage.KeepsEtcd || in.Stage.Joins {
 		return ""
 	}
 	if quorum := members/2 + 1; members > 1 && members-1 < quorum {

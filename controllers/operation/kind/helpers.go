@@ -16,7 +16,7 @@ import (
 func (s Scope) Unapproved() []string {
 	var names []string
 	for _, machine := range s.Known {
-		if machine.Spec.Approval != v1alpha1.Approved {
+		if machine.Stranger() {
 			names = append(names, machine.Name)
 		}
 	}

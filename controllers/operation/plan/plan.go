@@ -141,6 +141,9 @@ const (
 	// EffectReset wipes machines.
 	EffectReset Effect = "Reset"
 
+	// EffectJoin makes machines part of the cluster.
+	EffectJoin Effect = "Join"
+
 	// EffectKeyRotation replaces keys: components restart, and tokens of old are void in the end.
 	EffectKeyRotation Effect = "KeyRotation"
 	// EffectCARotation replaces certificate authorities: credentials that people keep are of no use any more.
@@ -231,6 +234,9 @@ type Stage struct {
 
 	// Sick stages are for control planes whose own etcd member may be down: it counts as lost already, and the others have to do without it.
 	Sick bool
+
+	// Joins stages make a machine one of the cluster: it is none yet, so etcd has to be well without it, and loses nothing.
+	Joins bool
 
 	// Gates are the gates that the stage asks; nil means all of them where it is disruptive. A stage that is not asks those that it names
 	// by itself.

@@ -30,6 +30,9 @@ const (
 	// NotGracefulWarning warns of what is not done first for a machine that is forced.
 	NotGracefulWarning = "NotGraceful"
 
+	// GivesSecretsWarning says which machine is given the secrets of the cluster.
+	GivesSecretsWarning = "GivesSecrets"
+
 	// StaysOffWarning says what becomes of a machine that is off.
 	StaysOffWarning = "StaysOff"
 

@@ -148,7 +148,7 @@ func versionRange(of []string) *pb.VersionRange {
 
 // drift are the ways in which a cluster differs from its spec. Only machines that the hub may touch count.
 func drift(of Facts) []*pb.Drift {
-	approved := slices.DeleteFunc(slices.Clone(of.Machines), func(m *v1alpha1.TalosMachine) bool { return m.Spec.Approval != v1alpha1.Approved })
+	approved := slices.DeleteFunc(slices.Clone(of.Machines), func(m *v1alpha1.TalosMachine) bool { return !m.Works() })
 	slices.SortFunc(approved, func(a, b *v1alpha1.TalosMachine) int { return strings.Compare(a.Name, b.Name) })
 	spec := of.Cluster.Spec
 	var found []*pb.Drift

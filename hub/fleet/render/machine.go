@@ -66,12 +66,16 @@ func Machine(machine *v1alpha1.TalosMachine, work Work) *pb.Machine {
 		CreateTime:        Time(machine.CreationTimestamp),
 		Attention:         machineAttention(machine, work),
 		Labels:            machine.Labels,
+		Joining:           machine.Joining(),
 	}
 }
 
 // machineAttention says whether a machine needs a person. While an operation works on it, it may be away.
 func machineAttention(machine *v1alpha1.TalosMachine, work Work) pb.Attention {
 	ready := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineReadyCondition)
+	if machine.Joining() { // It waits for somebody, and harms nobody.
+		ready = nil
+	}
 	switch {
 	case work.Failed:
 		return pb.Attention_ATTENTION_FAILED

@@ -196,7 +196,7 @@ func planned(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (pl
 		return int32(len(op.Spec.Config.Machines))
 	case op.Spec.Node != nil, op.Spec.KeyRotation != nil: // Every member of etcd.
 		for _, machine := range machines {
-			planned += count(machine.Spec.Approval == v1alpha1.Approved && machine.Spec.Role == v1alpha1.ControlPlaneRole)
+			planned += count(machine.Works() && machine.Spec.Role == v1alpha1.ControlPlaneRole)
 		}
 		return planned
 	case op.Spec.Shutdown != nil && op.Spec.Shutdown.Action == v1alpha1.ClusterStart:
@@ -205,7 +205,7 @@ func planned(op *v1alpha1.TalosOperation, machines []*v1alpha1.TalosMachine) (pl
 		return 0
 	}
 	for _, machine := range machines {
-		planned += count(machine.Spec.Approval == v1alpha1.Approved && (!machine.Held() || op.Spec.Shutdown != nil || op.Spec.EtcdRestore != nil))
+		planned += count(machine.Works() && (!machine.Held() || op.Spec.Shutdown != nil || op.Spec.EtcdRestore != nil))
 	}
 	return planned
 }

@@ -33,6 +33,9 @@ type Talos struct {
 	// Applied is called after a machine has taken a config in force, if it is set: what the machine runs lives here.
 	Applied func(address string, data []byte)
 
+	// Provisioned is called after a machine in maintenance mode has booted with the machine config that it was given, if it is set.
+	Provisioned func(address string, config []byte)
+
 	// Recovered is called after etcd has begun with a snapshot, if it is set: what is in the snapshot lives here.
 	Recovered func(address string, snapshot []byte)
 
@@ -58,6 +61,11 @@ type machine struct {
 	volumes   []talos.Volume
 	size      int64
 	wiped     *talos.Reset
+
+	// blank is what a machine in maintenance mode tells; nil for one that has a machine config. learns is how many times the etcd of a control
+	// plane that joins is asked for before it votes.
+	blank  *talos.Unconfigured
+	learns int
 
 	// prepares control planes have no etcd and wait for one; staged is the snapshot that they were sent. They join none before their etcd was
 	// asked for as many times as they hesitate, or while they have given up.
@@ -184,6 +192,7 @@ func (c *client) Etcd(_ context.Context, address string) (talos.Etcd, error) {
 		c.lookedFor(m)
 		return talos.Etcd{}, status.Error(codes.Unavailable, "connection error: desc = \"transport: Error while dialing: dial tcp 127.0.0.1:2379: connect: connection refused\"")
 	}
+	c.asked(m)
 	etcd := *m.etcd
 	etcd.Members = slices.Clone(m.etcd.Members)
 	return etcd, nil

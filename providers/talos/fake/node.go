@@ -60,6 +60,9 @@ func (c *client) Maintenance(_ context.Context, address string) (string, error) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m, ok := c.machines[address]
+	if ok && m.blank != nil {
+		return m.blank.UUID, nil
+	}
 	if !ok || m.wiped == nil || len(m.wiped.Partitions) == 0 || m.wiped.PowerOff || wipesEtcd(*m.wiped) {
 		return "", status.Errorf(codes.Unavailable, "no machine in maintenance mode answers at %s", address)
 	}

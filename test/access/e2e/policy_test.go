@@ -75,13 +75,13 @@ func runAll(t *testing.T, attempts []attempt) {
 
 // Every kind, and every action on a machine, by everybody: what may be started is decided by the role alone, whatever the tool.
 func TestStart(t *testing.T) {
-	const forAdmins = "ichor shutdown ca-rotation key-rotation etcd-restore node-shutdown node-reset"
+	const forAdmins = "ichor shutdown ca-rotation key-rotation etcd-restore node-shutdown node-reset node-join"
 	parameters := map[string]string{
 		"cni": "cni: {action: Upgrade}", "shutdown": "shutdown: {action: Stop, snapshot: None}", "ca-rotation": "caRotation: {authorities: [Talos]}",
 		"key-rotation": "keyRotation: {keys: [Secretbox]}", "etcd-restore": "etcdRestore: {snapshotName: s, safetySnapshot: None}",
 		"node-reboot": "node: {machine: m, action: Reboot}", "node-shutdown": "node: {machine: m, action: Shutdown}",
 		"node-restart-service": "node: {machine: m, action: RestartService, service: kubelet}", "node-etcd-defrag": "node: {machine: m, action: EtcdDefrag}",
-		"node-etcd-forfeit-leadership": "node: {machine: m, action: EtcdForfeitLeadership}", "node-reset": "node: {machine: m, action: Reset}",
+		"node-etcd-forfeit-leadership": "node: {machine: m, action: EtcdForfeitLeadership}", "node-reset": "node: {machine: m, action: Reset}", "node-join": "node: {machine: m, action: Join}",
 	}
 	var attempts []attempt
 	for _, start := range v1alpha1.StartSubresources() {

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -65,19 +66,42 @@ var _ = Describe("A cluster of Cluster API's providers", Ordered, func() {
 		}
 	}, SpecTimeout(2*minute))
 
-	It("is written by the hub nowhere but at that annotation", func(ctx SpecContext) {
-		Expect(statusWriters(get(ctx, "adopted", &clusterv1.Cluster{}))).To(ConsistOf("capi-core"))
+	It("is written by the hub nowhere but at that annotation, its hook and its condition", func(ctx SpecContext) {
+		cluster := get(ctx, "adopted", &clusterv1.Cluster{})
+		Expect(statusWriters(cluster)).To(ConsistOf("capi-core", conditionOwner))
+		for _, fields := range hubWrites(cluster.ManagedFields) {
+			Expect(fields).To(Or(Equal(`{}`), And(HavePrefix(`status{"f:status":{"f:conditions":{"k:{\"type\":\"ichor.maesh.dev/TalosAvailable\"}":`), Not(ContainSubstring("},\"k:")))))
+		}
 		for _, node := range w.Fleet.Cluster("adopted").Nodes() {
 			machine := machineOf(ctx, "adopted", node.Name())
 			Expect(statusWriters(machine)).To(ConsistOf("capi-core"))
 			Expect(machine.Annotations).NotTo(HaveKey(skip))
-			for _, entry := range machine.ManagedFields {
-				if entry.Manager == "ichor-hub" {
-					Expect(entry.Subresource).To(BeEmpty())
-					Expect(entry.FieldsV1.GetRawString()).To(Equal(`{}`), "it took back all that it wrote")
+			for _, fields := range hubWrites(machine.ManagedFields) {
+				if node.ControlPlane() {
+					Expect(fields).To(Equal(`{"f:metadata":{"f:annotations":{"f:` + preDrain + `":{}}}}`))
+				} else {
+					Expect(fields).To(Equal(`{}`), "it took back all that it wrote")
 				}
 			}
 		}
+	}, SpecTimeout(minute))
+
+	It("is told of by a condition of its Cluster, which may be a gate of that", func(ctx SpecContext) {
+		cluster := get(ctx, "adopted", &clusterv1.Cluster{})
+		gated := cluster.DeepCopy()
+		gated.Spec.AvailabilityGates = []clusterv1.ClusterAvailabilityGate{{ConditionType: v1alpha1.TalosAvailableCondition}}
+		Expect(w.client.Patch(ctx, gated, client.MergeFrom(cluster))).To(Succeed())
+		Eventually(condition(ctx, "adopted", &clusterv1.Cluster{}, v1alpha1.TalosAvailableCondition)).WithContext(ctx).Should(HavePrefix("True Available"))
+		Eventually(condition(ctx, "adopted", &clusterv1.Cluster{}, "Available")).WithContext(ctx).Should(HavePrefix("True"))
+
+		secret := get(ctx, "adopted-talosconfig", &corev1.Secret{})
+		Expect(w.client.Delete(ctx, secret.DeepCopy())).To(Succeed())
+		Eventually(condition(ctx, "adopted", &clusterv1.Cluster{}, v1alpha1.TalosAvailableCondition)).WithContext(ctx).Should(HavePrefix("False NotAvailable"))
+		Eventually(condition(ctx, "adopted", &clusterv1.Cluster{}, "Available")).WithContext(ctx).Should(
+			And(HavePrefix("False"), ContainSubstring("ichor.maesh.dev/TalosAvailable: CredentialsValid")))
+		secret.ResourceVersion, secret.UID = "", ""
+		Expect(w.client.Create(ctx, secret)).To(Succeed())
+		Eventually(condition(ctx, "adopted", &clusterv1.Cluster{}, "Available")).WithContext(ctx).Should(HavePrefix("True"))
 	}, SpecTimeout(minute))
 
 	It("keeps an annotation that somebody else put there", func(ctx SpecContext) {

@@ -37,14 +37,15 @@ var _ = Describe("An imported cluster", Ordered, func() {
 		Expect(cluster.Finalizers).To(ConsistOf(clusterv1.ClusterFinalizer))
 		Expect(condition(ctx, "imported", cluster, clusterv1.ClusterControlPlaneInitializedCondition)()).NotTo(HavePrefix("True"),
 			"without Machines or a control plane provider nobody says so")
-		Expect(statusWriters(cluster)).To(ConsistOf("capi-core"), "the hub never writes the status of a Cluster")
+		Eventually(condition(ctx, "imported", cluster, v1alpha1.TalosAvailableCondition)).WithContext(ctx).Should(HavePrefix("True Available"))
+		Expect(statusWriters(cluster)).To(ConsistOf("capi-core", conditionOwner), "the hub writes nothing but its condition")
 	}, SpecTimeout(minute))
 
 	It("is left alone by both sides once it is settled", func(ctx SpecContext) { expectQuiet(ctx, "imported") }, SpecTimeout(4*minute))
 
 	It("is upgraded while Cluster API looks on", func(ctx SpecContext) {
 		w.ichor(ctx, 0, "upgrade", "talos", "1.14.1", "--cluster", "imported", "--follow", "--yes")
-		Expect(statusWriters(get(ctx, "imported", &clusterv1.Cluster{}))).To(ConsistOf("capi-core"))
+		Expect(statusWriters(get(ctx, "imported", &clusterv1.Cluster{}))).To(ConsistOf("capi-core", conditionOwner))
 	}, SpecTimeout(minute))
 
 	It("is forgotten when its Cluster is deleted, and no machine notices", func(ctx SpecContext) {
@@ -94,6 +95,9 @@ var _ = Describe("A cluster from Git", func() {
 		Expect(talos.OwnerReferences).To(ConsistOf(HaveField("UID", cluster.UID)))
 	}, SpecTimeout(minute))
 })
+
+// conditionOwner is as whom the hub writes its condition on Clusters.
+const conditionOwner = "ichor-hub-condition"
 
 // statusWriters are those who have written the status of an object.
 func statusWriters(object client.Object) []string {

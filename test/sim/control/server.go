@@ -54,6 +54,8 @@ type Node struct {
 	Next           string `json:"next"`
 	UpgradePending bool   `json:"upgradePending,omitempty"`
 	BootID         string `json:"bootID"`
+	// Fingerprint is that of the certificate which a machine in maintenance mode serves.
+	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
 // access is the content of the file that clients find the API by.

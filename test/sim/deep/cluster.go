@@ -75,6 +75,9 @@ func (c *Cluster) Add(name, address string) {
 	c.nodes, c.byName[name] = append(c.nodes, n), n
 }
 
+// Know tells of a machine that may join one day. Nothing runs there before its disk is made.
+func (c *Cluster) Know(name, address string) { c.Add(name, address) }
+
 // Run starts what the machines ran last, or makes a new cluster of them, and returns when all of it serves. server is what a machine's
 // config says about its API server.
 func (c *Cluster) Run(ctx context.Context, server func(node string) component.Part) error {

@@ -66,6 +66,7 @@ type Cluster struct {
 	changed func(leader string) // Called without the lock after each change.
 	faults  *fault.Registry     // Nil orders nothing.
 	data    Data                // Nil holds nothing.
+	tell    func(name, event, message string)
 
 	mu       sync.Mutex
 	machines map[string]*machine
@@ -94,8 +95,23 @@ func New(name string, clk clock.WithDelayedExecution, timings timing.Timings, ch
 	return &Cluster{
 		name: name, clock: clk, timings: timings, changed: changed,
 		term: beginningTerm, index: beginningIndex, wake: make(chan struct{}), machines: map[string]*machine{},
+		tell: func(string, string, string) {},
 	}
 }
+
+// What Tell tells of a member.
+const (
+	LearnerEvent = "etcd-learner"
+	VoterEvent   = "etcd-voter"
+	RemovedEvent = "etcd-removed"
+)
+
+// Tell makes the cluster tell of every change of its membership, in order: of what has become of the member of which machine, and its ID.
+// Whoever is told calls nothing here.
+func (c *Cluster) Tell(tell func(name, event, message string)) { c.tell = tell }
+
+// news tells of a member. The caller holds the lock.
+func (c *Cluster) news(m *member, event string) { c.tell(m.Name, event, fmt.Sprintf("%016x", m.ID)) }
 
 // Obey makes the cluster ask for its faults. Refresh tells it that they changed.
 func (c *Cluster) Obey(faults *fault.Registry) { c.faults = faults }
@@ -168,6 +184,13 @@ func (c *Cluster) Add(name, address string) {
 	if c.leader == 0 {
 		c.leader = c.members[0].ID
 	}
+}
+
+// Know tells of a machine that may join one day, and has nothing of etcd.
+func (c *Cluster) Know(name, address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.machines[name] = &machine{address: address}
 }
 
 // MemberID is the ID of a machine's member, zero while it has none.

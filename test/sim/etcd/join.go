@@ -80,16 +80,21 @@ func (c *Cluster) enter(name string, m *machine) (joined, learner bool) {
 	if !c.healthy() || slices.ContainsFunc(c.members, func(o *member) bool { return o.Learner }) {
 		return false, false // Nobody to join, or another one joins: etcd takes one learner at a time.
 	}
+	if stale := c.named(name); stale != nil {
+		c.news(stale, RemovedEvent)
+	}
 	c.members = slices.DeleteFunc(c.members, func(o *member) bool { return o.Name == name })
 	c.admit(name, m, true)
+	c.news(c.members[len(c.members)-1], LearnerEvent)
 	return true, true
 }
 
 // promote makes a learner a voter.
 func (c *Cluster) promote(name string) {
 	c.mu.Lock()
-	if m := c.named(name); m != nil {
+	if m := c.named(name); m != nil && m.Learner {
 		m.Learner = false
+		c.news(m, VoterEvent)
 	}
 	c.settle()
 	leader := c.leaderName()

@@ -137,6 +137,7 @@ func (c *Cluster) remove(by string, id uint64) error {
 	if m := c.machines[c.members[i].Name]; m != nil && c.members[i].Name == by {
 		m.data = false // One that leaves deletes its data.
 	}
+	c.news(c.members[i], RemovedEvent)
 	c.members = slices.Delete(c.members, i, i+1)
 	if c.leader == id {
 		c.leader = 0

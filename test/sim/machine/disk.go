@@ -35,8 +35,9 @@ type disk struct {
 	running, next int
 	meta          map[uint8]string
 
-	// wiped disks have no machine config, dead ones no Talos either.
-	wiped, dead bool
+	// wiped disks have no machine config, dead ones no Talos either. Blank ones have neither, and their machine boots from something else,
+	// such as an image on a network: its system is the one that slots name.
+	wiped, dead, blank bool
 }
 
 func slotLabel(slot int) string { return string(rune('A' + slot)) }
@@ -128,6 +129,8 @@ type Snapshot struct {
 	// Wiped machines were reset, Dead ones have lost Talos itself.
 	Wiped bool `json:"wiped,omitempty"`
 	Dead  bool `json:"dead,omitempty"`
+	// Blank machines have nothing on their disks, and boot from something else.
+	Blank bool `json:"blank,omitempty"`
 }
 
 // Save returns what to keep.
@@ -136,6 +139,7 @@ func (m *Machine) Save() (Snapshot, error) {
 	defer m.mu.Unlock()
 	s := Snapshot{
 		Slots: m.disk.slots, Running: m.disk.running, Next: m.disk.next, Meta: cloneMeta(m.disk.meta), Wiped: m.disk.wiped, Dead: m.disk.dead,
+		Blank: m.disk.blank,
 	}
 	if m.state.APIUp {
 		s.BootID, s.Starts = m.state.BootID, m.starts
@@ -152,7 +156,7 @@ func Restore(id Identity, env Environment, s Snapshot) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := disk{slots: s.Slots, running: s.Running, next: s.Next, meta: cloneMeta(s.Meta), wiped: s.Wiped, dead: s.Dead}
+	d := disk{slots: s.Slots, running: s.Running, next: s.Next, meta: cloneMeta(s.Meta), wiped: s.Wiped, dead: s.Dead, blank: s.Blank}
 	if s.BootID == "" {
 		s.BootID = uuid.NewString()
 		d.running = d.next

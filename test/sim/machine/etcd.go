@@ -13,6 +13,8 @@ import (
 type Etcd interface {
 	// Add tells of a machine whose member runs when the simulation begins.
 	Add(name, address string)
+	// Know tells of a machine that may join one day, and has nothing of etcd.
+	Know(name, address string)
 	// Join starts a machine's member and returns when it belongs to the cluster, or when the context ends.
 	Join(ctx context.Context, name string) error
 	// Down takes a machine's member away and leaves its data.

@@ -156,6 +156,11 @@ func newMachine(id Identity, env Environment, d disk, bootID string) *Machine {
 	}
 	now := env.Clock.Now()
 	m.starts = Starts{System: now, Kubelet: now, Extensions: id.extensionsAt(now)}
+	if id.ControlPlane {
+		for _, name := range component.StaticPods {
+			m.staticPods = append(m.staticPods, &staticPod{name: name})
+		}
+	}
 	if d.wiped {
 		m.beginWiped()
 		return m
@@ -163,9 +168,6 @@ func newMachine(id Identity, env Environment, d disk, bootID string) *Machine {
 	if id.ControlPlane {
 		m.starts.Etcd = now
 		env.Etcd.Add(id.Name, id.Address)
-		for _, name := range component.StaticPods {
-			m.staticPods = append(m.staticPods, &staticPod{name: name})
-		}
 	}
 	m.events.status(m.state)
 	return m

@@ -352,6 +352,10 @@ func (m *Machine) saveParts() map[string]SavedPart {
 func (m *Machine) restoreParts(saved map[string]SavedPart) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.disk.wiped { // Nothing runs there.
+		m.bootParts()
+		return
+	}
 	m.set = m.env.Configs.set(m.Identity, m.config.active)
 	for _, p := range m.staticPods {
 		part, wanted := m.set.Part(p.name)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"ichor.maesh.dev/hub/test/sim/secrets"
 )
 
 const sequenceReset = "reset"
@@ -152,6 +154,10 @@ func (m *Machine) maintain(s *sequence) {
 func (m *Machine) beginWiped() {
 	m.state = State{Stage: runtime.MachineStageMaintenance, BootID: m.state.BootID, APIUp: !m.disk.dead, Maintenance: !m.disk.dead}
 	m.starts = Starts{System: m.env.Clock.Now()}
+	m.secrets.base = &secrets.Files{} // The kubelet has to ask for a client certificate.
+	if m.ControlPlane {
+		m.env.Etcd.Know(m.Name, m.Address)
+	}
 	m.events.status(m.state)
 }
 

@@ -62,12 +62,12 @@ func (b *balancer) sync() {
 func (b *balancer) pick() *node {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.holder != nil && b.holder.State().APIUp {
+	if b.holder != nil && b.holder.State().APIUp && !b.holder.State().Maintenance {
 		return b.holder
 	}
 	b.holder = nil
 	for _, n := range b.cluster.nodes {
-		if n.ControlPlane && n.State().APIUp {
+		if state := n.State(); n.ControlPlane && state.APIUp && !state.Maintenance {
 			b.holder = n
 			break
 		}

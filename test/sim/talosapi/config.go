@@ -60,6 +60,9 @@ func (machineService) ApplyConfiguration(
 	ctx context.Context, req *machineapi.ApplyConfigurationRequest,
 ) (*machineapi.ApplyConfigurationResponse, error) {
 	n := nodeFrom(ctx)
+	if n.inMaintenance() {
+		return n.provision(ctx, req)
+	}
 	if !n.applying.TryLock() {
 		return nil, status.Error(codes.FailedPrecondition, "another apply configuration is already in progress")
 	}

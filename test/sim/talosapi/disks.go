@@ -82,9 +82,11 @@ func (n *node) disks(maintenance bool) []resource.Resource {
 		}
 		list = append(list, r)
 	}
-	system := block.NewSystemDisk(block.NamespaceName, block.SystemDiskID)
-	*system.TypedSpec() = block.SystemDiskSpec{DiskID: diskID, DevPath: diskPath}
-	list = append(list, system)
+	if !n.Blank() {
+		system := block.NewSystemDisk(block.NamespaceName, block.SystemDiskID)
+		*system.TypedSpec() = block.SystemDiskSpec{DiskID: diskID, DevPath: diskPath}
+		list = append(list, system)
+	}
 	if maintenance {
 		return list
 	}

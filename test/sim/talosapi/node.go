@@ -40,6 +40,8 @@ type node struct {
 	secretsFrom secretsState // What secretsNow was made from.
 	secretsNow  []resource.Resource
 
+	strange strange // What the machine serves in maintenance mode; guarded by dialing.
+
 	certificates string // What was ordered about certificates at the last look.
 
 	dialing sync.Mutex

@@ -101,6 +101,9 @@ func (c *call) authorize() error {
 	if err := c.refused("", "before"); err != nil {
 		return err
 	}
+	if c.method == applyInMaintenance && c.node.inMaintenance() {
+		return nil // Nobody could have a credential for a machine that knows none.
+	}
 	roles, _ := role.Parse(c.caller.roles)
 	if !roles.IncludesAny(ruleOf(c.method).roles) {
 		return errNotAuthorized

@@ -21,7 +21,8 @@ export type EffectKey =
   | 'caRotation'
   | 'keyRotation'
   | 'restore'
-  | 'reset';
+  | 'reset'
+  | 'join';
 
 const effects: Partial<Record<Effect, { key: EffectKey; mark: Mark }>> = {
   [Effect.NONE]: { key: 'none', mark: 'ok' },
@@ -32,6 +33,7 @@ const effects: Partial<Record<Effect, { key: EffectKey; mark: Mark }>> = {
   [Effect.KEY_ROTATION]: { key: 'keyRotation', mark: 'person' },
   [Effect.RESTORE]: { key: 'restore', mark: 'failed' },
   [Effect.RESET]: { key: 'reset', mark: 'failed' },
+  [Effect.JOIN]: { key: 'join', mark: 'soon' },
 };
 
 /** effectOf is the worst that a machine goes through; undefined if the hub did not say. */

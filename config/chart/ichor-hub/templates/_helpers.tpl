@@ -31,6 +31,12 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | q
 {{- with .Values.imageFactory }}
 - --image-factory={{ . }}
 {{- end }}
+{{- with .Values.namespace }}
+- --namespace={{ . }}
+{{- end }}
+{{- with .Values.watchFilter }}
+- --watch-filter={{ . }}
+{{- end }}
 {{- if .Values.oidc.issuerURL }}
 - --oidc-issuer-url={{ .Values.oidc.issuerURL }}
 - --oidc-client-id={{ required "oidc.clientID: it is needed with oidc.issuerURL" .Values.oidc.clientID }}

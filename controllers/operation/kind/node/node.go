@@ -5,6 +5,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -24,6 +25,9 @@ type Executor struct {
 
 	// GoneFor is how long a machine has to be silent that should have come back in maintenance mode: it may have done so where nobody can see it.
 	GoneFor time.Duration
+
+	// Configs make the machine configs of machines that join.
+	Configs Configs
 }
 
 // New returns the executor.
@@ -45,6 +49,7 @@ var actions = map[v1alpha1.NodeAction]action{
 	v1alpha1.EtcdDefragAction:            {steps: defragSteps, next: nextDefrag},
 	v1alpha1.EtcdForfeitLeadershipAction: {steps: forfeitSteps, next: nextForfeit},
 	v1alpha1.ResetAction:                 {steps: resetSteps, next: nextReset, settle: settleReset},
+	v1alpha1.JoinAction:                  {steps: joinSteps, next: nextJoin, settle: settleJoin},
 }
 
 // StepsOf declares the steps of one action.
@@ -70,7 +75,7 @@ func common(names ...v1alpha1.OperationStep) []kind.Step {
 
 // Next implements kind.Executor. Nothing begins with a machine that does not answer, or is another one.
 func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
-	if unit.Status.Step == "" {
+	if unit.Status.Step == "" && scope.Spec.Node.Action != v1alpha1.JoinAction {
 		if seen.TalosTrouble != "" {
 			return kind.Unreachable(unit, seen.TalosTrouble)
 		}
@@ -95,6 +100,12 @@ func (e *Executor) Settle(scope kind.Scope, unit kind.Unit, seen kind.Observatio
 
 // Unsafe implements kind.Executor. Each step is unsafe in one way only.
 func (e *Executor) Unsafe(unit kind.Unit) string {
+	switch unit.Status.Stage {
+	case nodeplan.JoinStage:
+		return "" // Nobody else depends on a worker that has not joined.
+	case nodeplan.JoinControlPlaneStage:
+		return unsafeJoin(unit)
+	}
 	for _, why := range []func(kind.Unit) string{reboot.Unsafe, poweroff.Unsafe, unsafeReset} {
 		if words := why(unit); words != "" {
 			return words
@@ -120,6 +131,8 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 		return kind.Outcome{}, e.removeMember(ctx, scope, unit)
 	case v1alpha1.ResettingStep:
 		return e.reset(ctx, scope, unit)
+	case v1alpha1.ProvisioningStep:
+		return e.provision(ctx, scope, unit)
 	}
 	return e.Sequence.Do(ctx, scope, unit, step)
 }
@@ -133,7 +146,17 @@ func (e *Executor) Undo(ctx context.Context, scope kind.Scope, unit kind.Unit, s
 }
 
 // Classify implements kind.Executor.
-func (e *Executor) Classify(err error) v1alpha1.ErrorClass { return reboot.Classify(err) }
+func (e *Executor) Classify(err error) v1alpha1.ErrorClass {
+	var other *talos.FingerprintError
+	var unfit *unfitError
+	if errors.As(err, &other) || errors.As(err, &unfit) {
+		return v1alpha1.ErrorPermanent
+	}
+	if errors.Is(err, errSilent) {
+		return v1alpha1.ErrorRetryable
+	}
+	return reboot.Classify(err)
+}
 
 // view is what actions look at beyond what every kind does.
 type view struct {
@@ -158,6 +181,9 @@ func viewOf(seen kind.Observation) view {
 
 // Observe implements kind.Executor.
 func (e *Executor) Observe(ctx context.Context, scope kind.Scope, unit kind.Unit) kind.Observation {
+	if scope.Spec.Node.Action == v1alpha1.JoinAction {
+		return e.observeJoin(ctx, scope, unit)
+	}
 	seen := e.Sequence.Observe(ctx, scope, unit)
 	reader, err := e.Talos.Reader(ctx, scope.Cluster)
 	if err != nil {

@@ -310,14 +310,7 @@ func (e *Executor) pull(ctx context.Context, scope kind.Scope, unit kind.Unit) (
 
 // Image names the installer for a machine: its own platform, flavour and, unless the target says otherwise, schematic.
 func Image(factory string, running talos.Machine, target v1alpha1.OperationTarget) string {
-	schematic, flavour := target.SchematicID, ""
-	if schematic == "" {
-		schematic = running.SchematicID
-	}
-	if running.SecureBoot {
-		flavour = "-secureboot"
-	}
-	return fmt.Sprintf("%s/%s-installer%s/%s:%s", factory, running.Platform, flavour, schematic, target.TalosVersion)
+	return installer.Image(factory, running.Platform, running.SecureBoot, cmp.Or(target.SchematicID, running.SchematicID), target.TalosVersion)
 }
 
 // install runs the installer. Its exit code is the answer: the call itself succeeds whatever the installer did.

@@ -610,11 +610,13 @@ type Machine struct {
 	Ready             bool         `protobuf:"varint,13,opt,name=ready,proto3" json:"ready,omitempty"`
 	Conditions        []*Condition `protobuf:"bytes,14,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// operation is the one that works on it now, and step what it does.
-	Operation     *Reference             `protobuf:"bytes,15,opt,name=operation,proto3" json:"operation,omitempty"`
-	Step          string                 `protobuf:"bytes,16,opt,name=step,proto3" json:"step,omitempty"`
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	Attention     Attention              `protobuf:"varint,18,opt,name=attention,proto3,enum=ichor.v1alpha1.Attention" json:"attention,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,19,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Operation  *Reference             `protobuf:"bytes,15,opt,name=operation,proto3" json:"operation,omitempty"`
+	Step       string                 `protobuf:"bytes,16,opt,name=step,proto3" json:"step,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	Attention  Attention              `protobuf:"varint,18,opt,name=attention,proto3,enum=ichor.v1alpha1.Attention" json:"attention,omitempty"`
+	Labels     map[string]string      `protobuf:"bytes,19,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// joining machines are to become machines of their cluster, and are none yet.
+	Joining       bool `protobuf:"varint,20,opt,name=joining,proto3" json:"joining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -780,6 +782,13 @@ func (x *Machine) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *Machine) GetJoining() bool {
+	if x != nil {
+		return x.Joining
+	}
+	return false
 }
 
 // ClusterFilter selects clusters. Every part that is set must hold.
@@ -1706,6 +1715,323 @@ func (x *HoldMachineResponse) GetChanged() bool {
 	return false
 }
 
+// JoinMachineRequest asks that a machine in maintenance mode becomes one of a cluster. It is recorded and waits to be approved; then an
+// operation of kind node with action Join makes it join. Who has recorded it may record it again, with the certificate of another boot.
+type JoinMachineRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster *Reference             `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// address is the IP address at which the machine answers in maintenance mode.
+	Address string      `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Role    MachineRole `protobuf:"varint,3,opt,name=role,proto3,enum=ichor.v1alpha1.MachineRole" json:"role,omitempty"`
+	// fingerprint is that of the certificate which the machine serves: SHA-256 of its public key, in base64, as the machine writes it on its
+	// console. It may be left out with validate_only: then the answer says which one is served, for people to compare.
+	Fingerprint string `protobuf:"bytes,4,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	// install_disk is the disk for Talos, such as /dev/sda; empty is the only one that there is.
+	InstallDisk string `protobuf:"bytes,5,opt,name=install_disk,json=installDisk,proto3" json:"install_disk,omitempty"`
+	// hostname is what the machine is called; empty leaves that to Talos.
+	Hostname string `protobuf:"bytes,6,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	// validate_only asks the machine, refuses what would be refused, and writes nothing.
+	ValidateOnly  bool `protobuf:"varint,7,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinMachineRequest) Reset() {
+	*x = JoinMachineRequest{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinMachineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinMachineRequest) ProtoMessage() {}
+
+func (x *JoinMachineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinMachineRequest.ProtoReflect.Descriptor instead.
+func (*JoinMachineRequest) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *JoinMachineRequest) GetCluster() *Reference {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+func (x *JoinMachineRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *JoinMachineRequest) GetRole() MachineRole {
+	if x != nil {
+		return x.Role
+	}
+	return MachineRole_MACHINE_ROLE_UNSPECIFIED
+}
+
+func (x *JoinMachineRequest) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
+func (x *JoinMachineRequest) GetInstallDisk() string {
+	if x != nil {
+		return x.InstallDisk
+	}
+	return ""
+}
+
+func (x *JoinMachineRequest) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+func (x *JoinMachineRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+type JoinMachineResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Found *UnconfiguredMachine   `protobuf:"bytes,1,opt,name=found,proto3" json:"found,omitempty"`
+	// machine is the TalosMachine; empty with validate_only.
+	Machine       *Machine `protobuf:"bytes,2,opt,name=machine,proto3" json:"machine,omitempty"`
+	Changed       bool     `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinMachineResponse) Reset() {
+	*x = JoinMachineResponse{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinMachineResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinMachineResponse) ProtoMessage() {}
+
+func (x *JoinMachineResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinMachineResponse.ProtoReflect.Descriptor instead.
+func (*JoinMachineResponse) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *JoinMachineResponse) GetFound() *UnconfiguredMachine {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
+func (x *JoinMachineResponse) GetMachine() *Machine {
+	if x != nil {
+		return x.Machine
+	}
+	return nil
+}
+
+func (x *JoinMachineResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+// UnconfiguredMachine is what a machine tells in maintenance mode.
+type UnconfiguredMachine struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Uuid         string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Fingerprint  string                 `protobuf:"bytes,2,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	TalosVersion string                 `protobuf:"bytes,3,opt,name=talos_version,json=talosVersion,proto3" json:"talos_version,omitempty"`
+	Platform     string                 `protobuf:"bytes,4,opt,name=platform,proto3" json:"platform,omitempty"`
+	// system_disk has Talos on it already.
+	SystemDisk    string         `protobuf:"bytes,5,opt,name=system_disk,json=systemDisk,proto3" json:"system_disk,omitempty"`
+	Disks         []*MachineDisk `protobuf:"bytes,6,rep,name=disks,proto3" json:"disks,omitempty"`
+	Addresses     []string       `protobuf:"bytes,7,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnconfiguredMachine) Reset() {
+	*x = UnconfiguredMachine{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnconfiguredMachine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnconfiguredMachine) ProtoMessage() {}
+
+func (x *UnconfiguredMachine) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnconfiguredMachine.ProtoReflect.Descriptor instead.
+func (*UnconfiguredMachine) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *UnconfiguredMachine) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *UnconfiguredMachine) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
+func (x *UnconfiguredMachine) GetTalosVersion() string {
+	if x != nil {
+		return x.TalosVersion
+	}
+	return ""
+}
+
+func (x *UnconfiguredMachine) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *UnconfiguredMachine) GetSystemDisk() string {
+	if x != nil {
+		return x.SystemDisk
+	}
+	return ""
+}
+
+func (x *UnconfiguredMachine) GetDisks() []*MachineDisk {
+	if x != nil {
+		return x.Disks
+	}
+	return nil
+}
+
+func (x *UnconfiguredMachine) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+// MachineDisk is a disk that Talos can be installed on.
+type MachineDisk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Model string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// size is in bytes.
+	Size          uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MachineDisk) Reset() {
+	*x = MachineDisk{}
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MachineDisk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MachineDisk) ProtoMessage() {}
+
+func (x *MachineDisk) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MachineDisk.ProtoReflect.Descriptor instead.
+func (*MachineDisk) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *MachineDisk) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *MachineDisk) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *MachineDisk) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
 type ApproveMachineRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           *Reference             `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -1715,7 +2041,7 @@ type ApproveMachineRequest struct {
 
 func (x *ApproveMachineRequest) Reset() {
 	*x = ApproveMachineRequest{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +2053,7 @@ func (x *ApproveMachineRequest) String() string {
 func (*ApproveMachineRequest) ProtoMessage() {}
 
 func (x *ApproveMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +2066,7 @@ func (x *ApproveMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveMachineRequest.ProtoReflect.Descriptor instead.
 func (*ApproveMachineRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{21}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ApproveMachineRequest) GetRef() *Reference {
@@ -1760,7 +2086,7 @@ type ApproveMachineResponse struct {
 
 func (x *ApproveMachineResponse) Reset() {
 	*x = ApproveMachineResponse{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +2098,7 @@ func (x *ApproveMachineResponse) String() string {
 func (*ApproveMachineResponse) ProtoMessage() {}
 
 func (x *ApproveMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +2111,7 @@ func (x *ApproveMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveMachineResponse.ProtoReflect.Descriptor instead.
 func (*ApproveMachineResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{22}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ApproveMachineResponse) GetMachine() *Machine {
@@ -1814,7 +2140,7 @@ type DiffConfigRequest struct {
 
 func (x *DiffConfigRequest) Reset() {
 	*x = DiffConfigRequest{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +2152,7 @@ func (x *DiffConfigRequest) String() string {
 func (*DiffConfigRequest) ProtoMessage() {}
 
 func (x *DiffConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +2165,7 @@ func (x *DiffConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffConfigRequest.ProtoReflect.Descriptor instead.
 func (*DiffConfigRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{23}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DiffConfigRequest) GetCluster() *Reference {
@@ -1866,7 +2192,7 @@ type DiffConfigResponse struct {
 
 func (x *DiffConfigResponse) Reset() {
 	*x = DiffConfigResponse{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2204,7 @@ func (x *DiffConfigResponse) String() string {
 func (*DiffConfigResponse) ProtoMessage() {}
 
 func (x *DiffConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2217,7 @@ func (x *DiffConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffConfigResponse.ProtoReflect.Descriptor instead.
 func (*DiffConfigResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{24}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DiffConfigResponse) GetMachines() []*ConfigDiff {
@@ -1921,7 +2247,7 @@ type ConfigDiff struct {
 
 func (x *ConfigDiff) Reset() {
 	*x = ConfigDiff{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2259,7 @@ func (x *ConfigDiff) String() string {
 func (*ConfigDiff) ProtoMessage() {}
 
 func (x *ConfigDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2272,7 @@ func (x *ConfigDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigDiff.ProtoReflect.Descriptor instead.
 func (*ConfigDiff) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{25}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ConfigDiff) GetMachine() *Reference {
@@ -2008,7 +2334,7 @@ type ExportClusterRequest struct {
 
 func (x *ExportClusterRequest) Reset() {
 	*x = ExportClusterRequest{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2346,7 @@ func (x *ExportClusterRequest) String() string {
 func (*ExportClusterRequest) ProtoMessage() {}
 
 func (x *ExportClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2359,7 @@ func (x *ExportClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportClusterRequest.ProtoReflect.Descriptor instead.
 func (*ExportClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{26}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExportClusterRequest) GetCluster() *Reference {
@@ -2055,7 +2381,7 @@ type ExportClusterResponse struct {
 
 func (x *ExportClusterResponse) Reset() {
 	*x = ExportClusterResponse{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2393,7 @@ func (x *ExportClusterResponse) String() string {
 func (*ExportClusterResponse) ProtoMessage() {}
 
 func (x *ExportClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2406,7 @@ func (x *ExportClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportClusterResponse.ProtoReflect.Descriptor instead.
 func (*ExportClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{27}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExportClusterResponse) GetFiles() []*ExportedFile {
@@ -2109,7 +2435,7 @@ type ExportedFile struct {
 
 func (x *ExportedFile) Reset() {
 	*x = ExportedFile{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2121,7 +2447,7 @@ func (x *ExportedFile) String() string {
 func (*ExportedFile) ProtoMessage() {}
 
 func (x *ExportedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2134,7 +2460,7 @@ func (x *ExportedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportedFile.ProtoReflect.Descriptor instead.
 func (*ExportedFile) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{28}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExportedFile) GetPath() string {
@@ -2163,7 +2489,7 @@ type WatchClustersRequest struct {
 
 func (x *WatchClustersRequest) Reset() {
 	*x = WatchClustersRequest{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2175,7 +2501,7 @@ func (x *WatchClustersRequest) String() string {
 func (*WatchClustersRequest) ProtoMessage() {}
 
 func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2188,7 +2514,7 @@ func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersRequest.ProtoReflect.Descriptor instead.
 func (*WatchClustersRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{29}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatchClustersRequest) GetFilter() *ClusterFilter {
@@ -2231,7 +2557,7 @@ type WatchClustersResponse struct {
 
 func (x *WatchClustersResponse) Reset() {
 	*x = WatchClustersResponse{}
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2569,7 @@ func (x *WatchClustersResponse) String() string {
 func (*WatchClustersResponse) ProtoMessage() {}
 
 func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2582,7 @@ func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersResponse.ProtoReflect.Descriptor instead.
 func (*WatchClustersResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{30}
+	return file_ichor_v1alpha1_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WatchClustersResponse) GetEvent() isWatchClustersResponse_Event {
@@ -2445,7 +2771,7 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
 	"\adesired\x18\x02 \x01(\tR\adesired\x12\x1a\n" +
 	"\bobserved\x18\x03 \x01(\tR\bobserved\x12\x1a\n" +
-	"\bmachines\x18\x04 \x03(\tR\bmachines\"\xae\x06\n" +
+	"\bmachines\x18\x04 \x03(\tR\bmachines\"\xc8\x06\n" +
 	"\aMachine\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x123\n" +
 	"\acluster\x18\x02 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\acluster\x12\x12\n" +
@@ -2469,7 +2795,8 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\vcreate_time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x127\n" +
 	"\tattention\x18\x12 \x01(\x0e2\x19.ichor.v1alpha1.AttentionR\tattention\x12;\n" +
-	"\x06labels\x18\x13 \x03(\v2#.ichor.v1alpha1.Machine.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x13 \x03(\v2#.ichor.v1alpha1.Machine.LabelsEntryR\x06labels\x12\x18\n" +
+	"\ajoining\x18\x14 \x01(\bR\ajoining\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdb\x01\n" +
@@ -2544,7 +2871,32 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\x04note\x18\x03 \x01(\tR\x04note\"b\n" +
 	"\x13HoldMachineResponse\x121\n" +
 	"\amachine\x18\x01 \x01(\v2\x17.ichor.v1alpha1.MachineR\amachine\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged\"D\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\x9a\x02\n" +
+	"\x12JoinMachineRequest\x123\n" +
+	"\acluster\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\acluster\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12/\n" +
+	"\x04role\x18\x03 \x01(\x0e2\x1b.ichor.v1alpha1.MachineRoleR\x04role\x12 \n" +
+	"\vfingerprint\x18\x04 \x01(\tR\vfingerprint\x12!\n" +
+	"\finstall_disk\x18\x05 \x01(\tR\vinstallDisk\x12\x1a\n" +
+	"\bhostname\x18\x06 \x01(\tR\bhostname\x12#\n" +
+	"\rvalidate_only\x18\a \x01(\bR\fvalidateOnly\"\x9d\x01\n" +
+	"\x13JoinMachineResponse\x129\n" +
+	"\x05found\x18\x01 \x01(\v2#.ichor.v1alpha1.UnconfiguredMachineR\x05found\x121\n" +
+	"\amachine\x18\x02 \x01(\v2\x17.ichor.v1alpha1.MachineR\amachine\x12\x18\n" +
+	"\achanged\x18\x03 \x01(\bR\achanged\"\xfe\x01\n" +
+	"\x13UnconfiguredMachine\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12 \n" +
+	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12#\n" +
+	"\rtalos_version\x18\x03 \x01(\tR\ftalosVersion\x12\x1a\n" +
+	"\bplatform\x18\x04 \x01(\tR\bplatform\x12\x1f\n" +
+	"\vsystem_disk\x18\x05 \x01(\tR\n" +
+	"systemDisk\x121\n" +
+	"\x05disks\x18\x06 \x03(\v2\x1b.ichor.v1alpha1.MachineDiskR\x05disks\x12\x1c\n" +
+	"\taddresses\x18\a \x03(\tR\taddresses\"K\n" +
+	"\vMachineDisk\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\"D\n" +
 	"\x15ApproveMachineRequest\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\"e\n" +
 	"\x16ApproveMachineResponse\x121\n" +
@@ -2589,7 +2941,7 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\vClusterMode\x12\x1c\n" +
 	"\x18CLUSTER_MODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CLUSTER_MODE_IMPORTED\x10\x01\x12\x18\n" +
-	"\x14CLUSTER_MODE_ADOPTED\x10\x022\x9c\b\n" +
+	"\x14CLUSTER_MODE_ADOPTED\x10\x022\xf4\b\n" +
 	"\x0eClusterService\x12^\n" +
 	"\fListClusters\x12#.ichor.v1alpha1.ListClustersRequest\x1a$.ichor.v1alpha1.ListClustersResponse\"\x03\x90\x02\x01\x12X\n" +
 	"\n" +
@@ -2599,7 +2951,8 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\rForgetCluster\x12$.ichor.v1alpha1.ForgetClusterRequest\x1a%.ichor.v1alpha1.ForgetClusterResponse\x12Y\n" +
 	"\fExportBundle\x12#.ichor.v1alpha1.ExportBundleRequest\x1a$.ichor.v1alpha1.ExportBundleResponse\x12V\n" +
 	"\vHoldMachine\x12\".ichor.v1alpha1.HoldMachineRequest\x1a#.ichor.v1alpha1.HoldMachineResponse\x12_\n" +
-	"\x0eApproveMachine\x12%.ichor.v1alpha1.ApproveMachineRequest\x1a&.ichor.v1alpha1.ApproveMachineResponse\x12X\n" +
+	"\x0eApproveMachine\x12%.ichor.v1alpha1.ApproveMachineRequest\x1a&.ichor.v1alpha1.ApproveMachineResponse\x12V\n" +
+	"\vJoinMachine\x12\".ichor.v1alpha1.JoinMachineRequest\x1a#.ichor.v1alpha1.JoinMachineResponse\x12X\n" +
 	"\n" +
 	"DiffConfig\x12!.ichor.v1alpha1.DiffConfigRequest\x1a\".ichor.v1alpha1.DiffConfigResponse\"\x03\x90\x02\x01\x12a\n" +
 	"\rExportCluster\x12$.ichor.v1alpha1.ExportClusterRequest\x1a%.ichor.v1alpha1.ExportClusterResponse\"\x03\x90\x02\x01\x12c\n" +
@@ -2618,7 +2971,7 @@ func file_ichor_v1alpha1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_ichor_v1alpha1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ichor_v1alpha1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_ichor_v1alpha1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_ichor_v1alpha1_cluster_proto_goTypes = []any{
 	(ClusterMode)(0),               // 0: ichor.v1alpha1.ClusterMode
 	(*Cluster)(nil),                // 1: ichor.v1alpha1.Cluster
@@ -2642,124 +2995,135 @@ var file_ichor_v1alpha1_cluster_proto_goTypes = []any{
 	(*ExportBundleResponse)(nil),   // 19: ichor.v1alpha1.ExportBundleResponse
 	(*HoldMachineRequest)(nil),     // 20: ichor.v1alpha1.HoldMachineRequest
 	(*HoldMachineResponse)(nil),    // 21: ichor.v1alpha1.HoldMachineResponse
-	(*ApproveMachineRequest)(nil),  // 22: ichor.v1alpha1.ApproveMachineRequest
-	(*ApproveMachineResponse)(nil), // 23: ichor.v1alpha1.ApproveMachineResponse
-	(*DiffConfigRequest)(nil),      // 24: ichor.v1alpha1.DiffConfigRequest
-	(*DiffConfigResponse)(nil),     // 25: ichor.v1alpha1.DiffConfigResponse
-	(*ConfigDiff)(nil),             // 26: ichor.v1alpha1.ConfigDiff
-	(*ExportClusterRequest)(nil),   // 27: ichor.v1alpha1.ExportClusterRequest
-	(*ExportClusterResponse)(nil),  // 28: ichor.v1alpha1.ExportClusterResponse
-	(*ExportedFile)(nil),           // 29: ichor.v1alpha1.ExportedFile
-	(*WatchClustersRequest)(nil),   // 30: ichor.v1alpha1.WatchClustersRequest
-	(*WatchClustersResponse)(nil),  // 31: ichor.v1alpha1.WatchClustersResponse
-	nil,                            // 32: ichor.v1alpha1.Cluster.LabelsEntry
-	nil,                            // 33: ichor.v1alpha1.Machine.LabelsEntry
-	nil,                            // 34: ichor.v1alpha1.ImportClusterRequest.LabelsEntry
-	(*Reference)(nil),              // 35: ichor.v1alpha1.Reference
-	(Attention)(0),                 // 36: ichor.v1alpha1.Attention
-	(*OperationTarget)(nil),        // 37: ichor.v1alpha1.OperationTarget
-	(*Condition)(nil),              // 38: ichor.v1alpha1.Condition
-	(*timestamppb.Timestamp)(nil),  // 39: google.protobuf.Timestamp
-	(OperationKind)(0),             // 40: ichor.v1alpha1.OperationKind
-	(OperationPhase)(0),            // 41: ichor.v1alpha1.OperationPhase
-	(MachineRole)(0),               // 42: ichor.v1alpha1.MachineRole
-	(*Page)(nil),                   // 43: ichor.v1alpha1.Page
-	(*Failure)(nil),                // 44: ichor.v1alpha1.Failure
-	(*Synced)(nil),                 // 45: ichor.v1alpha1.Synced
-	(*Reset)(nil),                  // 46: ichor.v1alpha1.Reset
-	(*Heartbeat)(nil),              // 47: ichor.v1alpha1.Heartbeat
+	(*JoinMachineRequest)(nil),     // 22: ichor.v1alpha1.JoinMachineRequest
+	(*JoinMachineResponse)(nil),    // 23: ichor.v1alpha1.JoinMachineResponse
+	(*UnconfiguredMachine)(nil),    // 24: ichor.v1alpha1.UnconfiguredMachine
+	(*MachineDisk)(nil),            // 25: ichor.v1alpha1.MachineDisk
+	(*ApproveMachineRequest)(nil),  // 26: ichor.v1alpha1.ApproveMachineRequest
+	(*ApproveMachineResponse)(nil), // 27: ichor.v1alpha1.ApproveMachineResponse
+	(*DiffConfigRequest)(nil),      // 28: ichor.v1alpha1.DiffConfigRequest
+	(*DiffConfigResponse)(nil),     // 29: ichor.v1alpha1.DiffConfigResponse
+	(*ConfigDiff)(nil),             // 30: ichor.v1alpha1.ConfigDiff
+	(*ExportClusterRequest)(nil),   // 31: ichor.v1alpha1.ExportClusterRequest
+	(*ExportClusterResponse)(nil),  // 32: ichor.v1alpha1.ExportClusterResponse
+	(*ExportedFile)(nil),           // 33: ichor.v1alpha1.ExportedFile
+	(*WatchClustersRequest)(nil),   // 34: ichor.v1alpha1.WatchClustersRequest
+	(*WatchClustersResponse)(nil),  // 35: ichor.v1alpha1.WatchClustersResponse
+	nil,                            // 36: ichor.v1alpha1.Cluster.LabelsEntry
+	nil,                            // 37: ichor.v1alpha1.Machine.LabelsEntry
+	nil,                            // 38: ichor.v1alpha1.ImportClusterRequest.LabelsEntry
+	(*Reference)(nil),              // 39: ichor.v1alpha1.Reference
+	(Attention)(0),                 // 40: ichor.v1alpha1.Attention
+	(*OperationTarget)(nil),        // 41: ichor.v1alpha1.OperationTarget
+	(*Condition)(nil),              // 42: ichor.v1alpha1.Condition
+	(*timestamppb.Timestamp)(nil),  // 43: google.protobuf.Timestamp
+	(OperationKind)(0),             // 44: ichor.v1alpha1.OperationKind
+	(OperationPhase)(0),            // 45: ichor.v1alpha1.OperationPhase
+	(MachineRole)(0),               // 46: ichor.v1alpha1.MachineRole
+	(*Page)(nil),                   // 47: ichor.v1alpha1.Page
+	(*Failure)(nil),                // 48: ichor.v1alpha1.Failure
+	(*Synced)(nil),                 // 49: ichor.v1alpha1.Synced
+	(*Reset)(nil),                  // 50: ichor.v1alpha1.Reset
+	(*Heartbeat)(nil),              // 51: ichor.v1alpha1.Heartbeat
 }
 var file_ichor_v1alpha1_cluster_proto_depIdxs = []int32{
-	35, // 0: ichor.v1alpha1.Cluster.ref:type_name -> ichor.v1alpha1.Reference
-	32, // 1: ichor.v1alpha1.Cluster.labels:type_name -> ichor.v1alpha1.Cluster.LabelsEntry
+	39, // 0: ichor.v1alpha1.Cluster.ref:type_name -> ichor.v1alpha1.Reference
+	36, // 1: ichor.v1alpha1.Cluster.labels:type_name -> ichor.v1alpha1.Cluster.LabelsEntry
 	0,  // 2: ichor.v1alpha1.Cluster.mode:type_name -> ichor.v1alpha1.ClusterMode
-	36, // 3: ichor.v1alpha1.Cluster.attention:type_name -> ichor.v1alpha1.Attention
-	37, // 4: ichor.v1alpha1.Cluster.desired:type_name -> ichor.v1alpha1.OperationTarget
+	40, // 3: ichor.v1alpha1.Cluster.attention:type_name -> ichor.v1alpha1.Attention
+	41, // 4: ichor.v1alpha1.Cluster.desired:type_name -> ichor.v1alpha1.OperationTarget
 	2,  // 5: ichor.v1alpha1.Cluster.talos_versions:type_name -> ichor.v1alpha1.VersionRange
 	2,  // 6: ichor.v1alpha1.Cluster.kubernetes_versions:type_name -> ichor.v1alpha1.VersionRange
-	38, // 7: ichor.v1alpha1.Cluster.conditions:type_name -> ichor.v1alpha1.Condition
+	42, // 7: ichor.v1alpha1.Cluster.conditions:type_name -> ichor.v1alpha1.Condition
 	3,  // 8: ichor.v1alpha1.Cluster.lock:type_name -> ichor.v1alpha1.LockHolder
 	4,  // 9: ichor.v1alpha1.Cluster.operations:type_name -> ichor.v1alpha1.OperationSummary
 	5,  // 10: ichor.v1alpha1.Cluster.drift:type_name -> ichor.v1alpha1.Drift
-	39, // 11: ichor.v1alpha1.Cluster.create_time:type_name -> google.protobuf.Timestamp
-	35, // 12: ichor.v1alpha1.LockHolder.operation:type_name -> ichor.v1alpha1.Reference
-	39, // 13: ichor.v1alpha1.LockHolder.since:type_name -> google.protobuf.Timestamp
-	35, // 14: ichor.v1alpha1.OperationSummary.ref:type_name -> ichor.v1alpha1.Reference
-	40, // 15: ichor.v1alpha1.OperationSummary.kind:type_name -> ichor.v1alpha1.OperationKind
-	41, // 16: ichor.v1alpha1.OperationSummary.phase:type_name -> ichor.v1alpha1.OperationPhase
-	39, // 17: ichor.v1alpha1.OperationSummary.start_time:type_name -> google.protobuf.Timestamp
-	36, // 18: ichor.v1alpha1.OperationSummary.attention:type_name -> ichor.v1alpha1.Attention
-	35, // 19: ichor.v1alpha1.Machine.ref:type_name -> ichor.v1alpha1.Reference
-	35, // 20: ichor.v1alpha1.Machine.cluster:type_name -> ichor.v1alpha1.Reference
-	42, // 21: ichor.v1alpha1.Machine.role:type_name -> ichor.v1alpha1.MachineRole
-	38, // 22: ichor.v1alpha1.Machine.conditions:type_name -> ichor.v1alpha1.Condition
-	35, // 23: ichor.v1alpha1.Machine.operation:type_name -> ichor.v1alpha1.Reference
-	39, // 24: ichor.v1alpha1.Machine.create_time:type_name -> google.protobuf.Timestamp
-	36, // 25: ichor.v1alpha1.Machine.attention:type_name -> ichor.v1alpha1.Attention
-	33, // 26: ichor.v1alpha1.Machine.labels:type_name -> ichor.v1alpha1.Machine.LabelsEntry
-	36, // 27: ichor.v1alpha1.ClusterFilter.min_attention:type_name -> ichor.v1alpha1.Attention
-	35, // 28: ichor.v1alpha1.ClusterFilter.names:type_name -> ichor.v1alpha1.Reference
+	43, // 11: ichor.v1alpha1.Cluster.create_time:type_name -> google.protobuf.Timestamp
+	39, // 12: ichor.v1alpha1.LockHolder.operation:type_name -> ichor.v1alpha1.Reference
+	43, // 13: ichor.v1alpha1.LockHolder.since:type_name -> google.protobuf.Timestamp
+	39, // 14: ichor.v1alpha1.OperationSummary.ref:type_name -> ichor.v1alpha1.Reference
+	44, // 15: ichor.v1alpha1.OperationSummary.kind:type_name -> ichor.v1alpha1.OperationKind
+	45, // 16: ichor.v1alpha1.OperationSummary.phase:type_name -> ichor.v1alpha1.OperationPhase
+	43, // 17: ichor.v1alpha1.OperationSummary.start_time:type_name -> google.protobuf.Timestamp
+	40, // 18: ichor.v1alpha1.OperationSummary.attention:type_name -> ichor.v1alpha1.Attention
+	39, // 19: ichor.v1alpha1.Machine.ref:type_name -> ichor.v1alpha1.Reference
+	39, // 20: ichor.v1alpha1.Machine.cluster:type_name -> ichor.v1alpha1.Reference
+	46, // 21: ichor.v1alpha1.Machine.role:type_name -> ichor.v1alpha1.MachineRole
+	42, // 22: ichor.v1alpha1.Machine.conditions:type_name -> ichor.v1alpha1.Condition
+	39, // 23: ichor.v1alpha1.Machine.operation:type_name -> ichor.v1alpha1.Reference
+	43, // 24: ichor.v1alpha1.Machine.create_time:type_name -> google.protobuf.Timestamp
+	40, // 25: ichor.v1alpha1.Machine.attention:type_name -> ichor.v1alpha1.Attention
+	37, // 26: ichor.v1alpha1.Machine.labels:type_name -> ichor.v1alpha1.Machine.LabelsEntry
+	40, // 27: ichor.v1alpha1.ClusterFilter.min_attention:type_name -> ichor.v1alpha1.Attention
+	39, // 28: ichor.v1alpha1.ClusterFilter.names:type_name -> ichor.v1alpha1.Reference
 	7,  // 29: ichor.v1alpha1.ListClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
-	43, // 30: ichor.v1alpha1.ListClustersRequest.page:type_name -> ichor.v1alpha1.Page
+	47, // 30: ichor.v1alpha1.ListClustersRequest.page:type_name -> ichor.v1alpha1.Page
 	1,  // 31: ichor.v1alpha1.ListClustersResponse.clusters:type_name -> ichor.v1alpha1.Cluster
-	44, // 32: ichor.v1alpha1.ListClustersResponse.failures:type_name -> ichor.v1alpha1.Failure
-	35, // 33: ichor.v1alpha1.GetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	48, // 32: ichor.v1alpha1.ListClustersResponse.failures:type_name -> ichor.v1alpha1.Failure
+	39, // 33: ichor.v1alpha1.GetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
 	1,  // 34: ichor.v1alpha1.GetClusterResponse.cluster:type_name -> ichor.v1alpha1.Cluster
 	6,  // 35: ichor.v1alpha1.GetClusterResponse.machines:type_name -> ichor.v1alpha1.Machine
-	35, // 36: ichor.v1alpha1.ListMachinesRequest.clusters:type_name -> ichor.v1alpha1.Reference
-	43, // 37: ichor.v1alpha1.ListMachinesRequest.page:type_name -> ichor.v1alpha1.Page
+	39, // 36: ichor.v1alpha1.ListMachinesRequest.clusters:type_name -> ichor.v1alpha1.Reference
+	47, // 37: ichor.v1alpha1.ListMachinesRequest.page:type_name -> ichor.v1alpha1.Page
 	6,  // 38: ichor.v1alpha1.ListMachinesResponse.machines:type_name -> ichor.v1alpha1.Machine
-	44, // 39: ichor.v1alpha1.ListMachinesResponse.failures:type_name -> ichor.v1alpha1.Failure
-	35, // 40: ichor.v1alpha1.ImportClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
-	34, // 41: ichor.v1alpha1.ImportClusterRequest.labels:type_name -> ichor.v1alpha1.ImportClusterRequest.LabelsEntry
+	48, // 39: ichor.v1alpha1.ListMachinesResponse.failures:type_name -> ichor.v1alpha1.Failure
+	39, // 40: ichor.v1alpha1.ImportClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	38, // 41: ichor.v1alpha1.ImportClusterRequest.labels:type_name -> ichor.v1alpha1.ImportClusterRequest.LabelsEntry
 	1,  // 42: ichor.v1alpha1.ImportClusterResponse.cluster:type_name -> ichor.v1alpha1.Cluster
-	35, // 43: ichor.v1alpha1.ForgetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
-	35, // 44: ichor.v1alpha1.ExportBundleRequest.ref:type_name -> ichor.v1alpha1.Reference
-	35, // 45: ichor.v1alpha1.HoldMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
+	39, // 43: ichor.v1alpha1.ForgetClusterRequest.ref:type_name -> ichor.v1alpha1.Reference
+	39, // 44: ichor.v1alpha1.ExportBundleRequest.ref:type_name -> ichor.v1alpha1.Reference
+	39, // 45: ichor.v1alpha1.HoldMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
 	6,  // 46: ichor.v1alpha1.HoldMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
-	35, // 47: ichor.v1alpha1.ApproveMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
-	6,  // 48: ichor.v1alpha1.ApproveMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
-	35, // 49: ichor.v1alpha1.DiffConfigRequest.cluster:type_name -> ichor.v1alpha1.Reference
-	26, // 50: ichor.v1alpha1.DiffConfigResponse.machines:type_name -> ichor.v1alpha1.ConfigDiff
-	35, // 51: ichor.v1alpha1.ConfigDiff.machine:type_name -> ichor.v1alpha1.Reference
-	42, // 52: ichor.v1alpha1.ConfigDiff.role:type_name -> ichor.v1alpha1.MachineRole
-	35, // 53: ichor.v1alpha1.ExportClusterRequest.cluster:type_name -> ichor.v1alpha1.Reference
-	29, // 54: ichor.v1alpha1.ExportClusterResponse.files:type_name -> ichor.v1alpha1.ExportedFile
-	7,  // 55: ichor.v1alpha1.WatchClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
-	1,  // 56: ichor.v1alpha1.WatchClustersResponse.changed:type_name -> ichor.v1alpha1.Cluster
-	35, // 57: ichor.v1alpha1.WatchClustersResponse.removed:type_name -> ichor.v1alpha1.Reference
-	45, // 58: ichor.v1alpha1.WatchClustersResponse.synced:type_name -> ichor.v1alpha1.Synced
-	46, // 59: ichor.v1alpha1.WatchClustersResponse.reset:type_name -> ichor.v1alpha1.Reset
-	47, // 60: ichor.v1alpha1.WatchClustersResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
-	6,  // 61: ichor.v1alpha1.WatchClustersResponse.machine_changed:type_name -> ichor.v1alpha1.Machine
-	35, // 62: ichor.v1alpha1.WatchClustersResponse.machine_removed:type_name -> ichor.v1alpha1.Reference
-	8,  // 63: ichor.v1alpha1.ClusterService.ListClusters:input_type -> ichor.v1alpha1.ListClustersRequest
-	10, // 64: ichor.v1alpha1.ClusterService.GetCluster:input_type -> ichor.v1alpha1.GetClusterRequest
-	12, // 65: ichor.v1alpha1.ClusterService.ListMachines:input_type -> ichor.v1alpha1.ListMachinesRequest
-	14, // 66: ichor.v1alpha1.ClusterService.ImportCluster:input_type -> ichor.v1alpha1.ImportClusterRequest
-	16, // 67: ichor.v1alpha1.ClusterService.ForgetCluster:input_type -> ichor.v1alpha1.ForgetClusterRequest
-	18, // 68: ichor.v1alpha1.ClusterService.ExportBundle:input_type -> ichor.v1alpha1.ExportBundleRequest
-	20, // 69: ichor.v1alpha1.ClusterService.HoldMachine:input_type -> ichor.v1alpha1.HoldMachineRequest
-	22, // 70: ichor.v1alpha1.ClusterService.ApproveMachine:input_type -> ichor.v1alpha1.ApproveMachineRequest
-	24, // 71: ichor.v1alpha1.ClusterService.DiffConfig:input_type -> ichor.v1alpha1.DiffConfigRequest
-	27, // 72: ichor.v1alpha1.ClusterService.ExportCluster:input_type -> ichor.v1alpha1.ExportClusterRequest
-	30, // 73: ichor.v1alpha1.ClusterService.WatchClusters:input_type -> ichor.v1alpha1.WatchClustersRequest
-	9,  // 74: ichor.v1alpha1.ClusterService.ListClusters:output_type -> ichor.v1alpha1.ListClustersResponse
-	11, // 75: ichor.v1alpha1.ClusterService.GetCluster:output_type -> ichor.v1alpha1.GetClusterResponse
-	13, // 76: ichor.v1alpha1.ClusterService.ListMachines:output_type -> ichor.v1alpha1.ListMachinesResponse
-	15, // 77: ichor.v1alpha1.ClusterService.ImportCluster:output_type -> ichor.v1alpha1.ImportClusterResponse
-	17, // 78: ichor.v1alpha1.ClusterService.ForgetCluster:output_type -> ichor.v1alpha1.ForgetClusterResponse
-	19, // 79: ichor.v1alpha1.ClusterService.ExportBundle:output_type -> ichor.v1alpha1.ExportBundleResponse
-	21, // 80: ichor.v1alpha1.ClusterService.HoldMachine:output_type -> ichor.v1alpha1.HoldMachineResponse
-	23, // 81: ichor.v1alpha1.ClusterService.ApproveMachine:output_type -> ichor.v1alpha1.ApproveMachineResponse
-	25, // 82: ichor.v1alpha1.ClusterService.DiffConfig:output_type -> ichor.v1alpha1.DiffConfigResponse
-	28, // 83: ichor.v1alpha1.ClusterService.ExportCluster:output_type -> ichor.v1alpha1.ExportClusterResponse
-	31, // 84: ichor.v1alpha1.ClusterService.WatchClusters:output_type -> ichor.v1alpha1.WatchClustersResponse
-	74, // [74:85] is the sub-list for method output_type
-	63, // [63:74] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	39, // 47: ichor.v1alpha1.JoinMachineRequest.cluster:type_name -> ichor.v1alpha1.Reference
+	46, // 48: ichor.v1alpha1.JoinMachineRequest.role:type_name -> ichor.v1alpha1.MachineRole
+	24, // 49: ichor.v1alpha1.JoinMachineResponse.found:type_name -> ichor.v1alpha1.UnconfiguredMachine
+	6,  // 50: ichor.v1alpha1.JoinMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
+	25, // 51: ichor.v1alpha1.UnconfiguredMachine.disks:type_name -> ichor.v1alpha1.MachineDisk
+	39, // 52: ichor.v1alpha1.ApproveMachineRequest.ref:type_name -> ichor.v1alpha1.Reference
+	6,  // 53: ichor.v1alpha1.ApproveMachineResponse.machine:type_name -> ichor.v1alpha1.Machine
+	39, // 54: ichor.v1alpha1.DiffConfigRequest.cluster:type_name -> ichor.v1alpha1.Reference
+	30, // 55: ichor.v1alpha1.DiffConfigResponse.machines:type_name -> ichor.v1alpha1.ConfigDiff
+	39, // 56: ichor.v1alpha1.ConfigDiff.machine:type_name -> ichor.v1alpha1.Reference
+	46, // 57: ichor.v1alpha1.ConfigDiff.role:type_name -> ichor.v1alpha1.MachineRole
+	39, // 58: ichor.v1alpha1.ExportClusterRequest.cluster:type_name -> ichor.v1alpha1.Reference
+	33, // 59: ichor.v1alpha1.ExportClusterResponse.files:type_name -> ichor.v1alpha1.ExportedFile
+	7,  // 60: ichor.v1alpha1.WatchClustersRequest.filter:type_name -> ichor.v1alpha1.ClusterFilter
+	1,  // 61: ichor.v1alpha1.WatchClustersResponse.changed:type_name -> ichor.v1alpha1.Cluster
+	39, // 62: ichor.v1alpha1.WatchClustersResponse.removed:type_name -> ichor.v1alpha1.Reference
+	49, // 63: ichor.v1alpha1.WatchClustersResponse.synced:type_name -> ichor.v1alpha1.Synced
+	50, // 64: ichor.v1alpha1.WatchClustersResponse.reset:type_name -> ichor.v1alpha1.Reset
+	51, // 65: ichor.v1alpha1.WatchClustersResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
+	6,  // 66: ichor.v1alpha1.WatchClustersResponse.machine_changed:type_name -> ichor.v1alpha1.Machine
+	39, // 67: ichor.v1alpha1.WatchClustersResponse.machine_removed:type_name -> ichor.v1alpha1.Reference
+	8,  // 68: ichor.v1alpha1.ClusterService.ListClusters:input_type -> ichor.v1alpha1.ListClustersRequest
+	10, // 69: ichor.v1alpha1.ClusterService.GetCluster:input_type -> ichor.v1alpha1.GetClusterRequest
+	12, // 70: ichor.v1alpha1.ClusterService.ListMachines:input_type -> ichor.v1alpha1.ListMachinesRequest
+	14, // 71: ichor.v1alpha1.ClusterService.ImportCluster:input_type -> ichor.v1alpha1.ImportClusterRequest
+	16, // 72: ichor.v1alpha1.ClusterService.ForgetCluster:input_type -> ichor.v1alpha1.ForgetClusterRequest
+	18, // 73: ichor.v1alpha1.ClusterService.ExportBundle:input_type -> ichor.v1alpha1.ExportBundleRequest
+	20, // 74: ichor.v1alpha1.ClusterService.HoldMachine:input_type -> ichor.v1alpha1.HoldMachineRequest
+	26, // 75: ichor.v1alpha1.ClusterService.ApproveMachine:input_type -> ichor.v1alpha1.ApproveMachineRequest
+	22, // 76: ichor.v1alpha1.ClusterService.JoinMachine:input_type -> ichor.v1alpha1.JoinMachineRequest
+	28, // 77: ichor.v1alpha1.ClusterService.DiffConfig:input_type -> ichor.v1alpha1.DiffConfigRequest
+	31, // 78: ichor.v1alpha1.ClusterService.ExportCluster:input_type -> ichor.v1alpha1.ExportClusterRequest
+	34, // 79: ichor.v1alpha1.ClusterService.WatchClusters:input_type -> ichor.v1alpha1.WatchClustersRequest
+	9,  // 80: ichor.v1alpha1.ClusterService.ListClusters:output_type -> ichor.v1alpha1.ListClustersResponse
+	11, // 81: ichor.v1alpha1.ClusterService.GetCluster:output_type -> ichor.v1alpha1.GetClusterResponse
+	13, // 82: ichor.v1alpha1.ClusterService.ListMachines:output_type -> ichor.v1alpha1.ListMachinesResponse
+	15, // 83: ichor.v1alpha1.ClusterService.ImportCluster:output_type -> ichor.v1alpha1.ImportClusterResponse
+	17, // 84: ichor.v1alpha1.ClusterService.ForgetCluster:output_type -> ichor.v1alpha1.ForgetClusterResponse
+	19, // 85: ichor.v1alpha1.ClusterService.ExportBundle:output_type -> ichor.v1alpha1.ExportBundleResponse
+	21, // 86: ichor.v1alpha1.ClusterService.HoldMachine:output_type -> ichor.v1alpha1.HoldMachineResponse
+	27, // 87: ichor.v1alpha1.ClusterService.ApproveMachine:output_type -> ichor.v1alpha1.ApproveMachineResponse
+	23, // 88: ichor.v1alpha1.ClusterService.JoinMachine:output_type -> ichor.v1alpha1.JoinMachineResponse
+	29, // 89: ichor.v1alpha1.ClusterService.DiffConfig:output_type -> ichor.v1alpha1.DiffConfigResponse
+	32, // 90: ichor.v1alpha1.ClusterService.ExportCluster:output_type -> ichor.v1alpha1.ExportClusterResponse
+	35, // 91: ichor.v1alpha1.ClusterService.WatchClusters:output_type -> ichor.v1alpha1.WatchClustersResponse
+	80, // [80:92] is the sub-list for method output_type
+	68, // [68:80] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_ichor_v1alpha1_cluster_proto_init() }
@@ -2769,7 +3133,7 @@ func file_ichor_v1alpha1_cluster_proto_init() {
 	}
 	file_ichor_v1alpha1_operation_proto_init()
 	file_ichor_v1alpha1_types_proto_init()
-	file_ichor_v1alpha1_cluster_proto_msgTypes[30].OneofWrappers = []any{
+	file_ichor_v1alpha1_cluster_proto_msgTypes[34].OneofWrappers = []any{
 		(*WatchClustersResponse_Changed)(nil),
 		(*WatchClustersResponse_Removed)(nil),
 		(*WatchClustersResponse_Synced)(nil),
@@ -2784,7 +3148,7 @@ func file_ichor_v1alpha1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ichor_v1alpha1_cluster_proto_rawDesc), len(file_ichor_v1alpha1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

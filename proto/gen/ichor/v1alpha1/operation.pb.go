@@ -168,6 +168,7 @@ const (
 	Effect_EFFECT_KEY_ROTATION       Effect = 6
 	Effect_EFFECT_RESTORE            Effect = 7
 	Effect_EFFECT_RESET              Effect = 8
+	Effect_EFFECT_JOIN               Effect = 9
 )
 
 // Enum value maps for Effect.
@@ -182,6 +183,7 @@ var (
 		6: "EFFECT_KEY_ROTATION",
 		7: "EFFECT_RESTORE",
 		8: "EFFECT_RESET",
+		9: "EFFECT_JOIN",
 	}
 	Effect_value = map[string]int32{
 		"EFFECT_UNSPECIFIED":        0,
@@ -193,6 +195,7 @@ var (
 		"EFFECT_KEY_ROTATION":       6,
 		"EFFECT_RESTORE":            7,
 		"EFFECT_RESET":              8,
+		"EFFECT_JOIN":               9,
 	}
 )
 
@@ -384,7 +387,7 @@ type NodeParameters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// machine is the name of the TalosMachine, or of its Node. Action EtcdDefrag without one takes every member of etcd.
 	Machine string `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
-	// action is Reboot, Shutdown, RestartService, EtcdDefrag, EtcdForfeitLeadership or Reset.
+	// action is Reboot, Shutdown, RestartService, EtcdDefrag, EtcdForfeitLeadership, Reset or Join.
 	Action string `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
 	// reboot_mode is Default, PowerCycle or Force; empty is Default.
 	RebootMode string `protobuf:"bytes,3,opt,name=reboot_mode,json=rebootMode,proto3" json:"reboot_mode,omitempty"`
@@ -4077,7 +4080,7 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x17OPERATION_PHASE_PENDING\x10\x01\x12\x1f\n" +
 	"\x1bOPERATION_PHASE_IN_PROGRESS\x10\x02\x12\x1a\n" +
 	"\x16OPERATION_PHASE_PAUSED\x10\x03\x12\x1d\n" +
-	"\x19OPERATION_PHASE_COMPLETED\x10\x04*\xcb\x01\n" +
+	"\x19OPERATION_PHASE_COMPLETED\x10\x04*\xdc\x01\n" +
 	"\x06Effect\x12\x16\n" +
 	"\x12EFFECT_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vEFFECT_NONE\x10\x01\x12\x1d\n" +
@@ -4087,7 +4090,8 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x12EFFECT_CA_ROTATION\x10\x05\x12\x17\n" +
 	"\x13EFFECT_KEY_ROTATION\x10\x06\x12\x12\n" +
 	"\x0eEFFECT_RESTORE\x10\a\x12\x10\n" +
-	"\fEFFECT_RESET\x10\b*]\n" +
+	"\fEFFECT_RESET\x10\b\x12\x0f\n" +
+	"\vEFFECT_JOIN\x10\t*]\n" +
 	"\tUnitPhase\x12\x1a\n" +
 	"\x16UNIT_PHASE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16UNIT_PHASE_IN_PROGRESS\x10\x01\x12\x18\n" +

@@ -124,13 +124,15 @@ func TestVariablesHaveValuesThatWork(t *testing.T) {
 	container := usual.Spec.Template.Spec.Containers[0]
 	g.Expect(container.Name).To(Equal("manager"))
 	g.Expect(container.Image).To(Equal(assets.Image + ":" + version))
-	g.Expect(expanded(container)).To(ContainElements("--log-level=info", "--external-url=", "--oidc-issuer-url=", "--oidc-groups-claim="))
+	g.Expect(expanded(container)).To(ContainElements("--log-level=info", "--external-url=", "--oidc-issuer-url=", "--oidc-groups-claim=", "--namespace=", "--watch-filter="))
 
 	chosen := deployment(t, r.generate(t, []string{
 		"ICHOR_EXTERNAL_URL=https://ichor.example.com", "ICHOR_OIDC_ISSUER_URL=https://id.example.com", "ICHOR_OIDC_CLIENT_ID=ichor",
+		"ICHOR_NAMESPACE=fleet", "ICHOR_WATCH_FILTER=blue",
 	}))
 	g.Expect(expanded(chosen.Spec.Template.Spec.Containers[0])).To(ContainElements(
-		"--external-url=https://ichor.example.com", "--oidc-issuer-url=https://id.example.com", "--oidc-client-id=ichor"))
+		"--external-url=https://ichor.example.com", "--oidc-issuer-url=https://id.example.com", "--oidc-client-id=ichor",
+		"--namespace=fleet", "--watch-filter=blue"))
 }
 
 // expanded are the arguments of a container as the kubelet passes them.
@@ -150,7 +152,7 @@ func TestVariablesAreTold(t *testing.T) {
 	g := NewWithT(t)
 	out, errOut, err := release(t).clusterctl(t, nil, "generate", "provider", "--addon", "ichor:"+version, "--describe")
 	g.Expect(err).NotTo(HaveOccurred(), errOut)
-	for _, variable := range []string{"ICHOR_LOG_LEVEL", "ICHOR_EXTERNAL_URL", "ICHOR_OIDC_ISSUER_URL", "ICHOR_OIDC_CLIENT_ID", "ICHOR_IMAGE_FACTORY"} {
+	for _, variable := range []string{"ICHOR_LOG_LEVEL", "ICHOR_EXTERNAL_URL", "ICHOR_OIDC_ISSUER_URL", "ICHOR_OIDC_CLIENT_ID", "ICHOR_IMAGE_FACTORY", "ICHOR_NAMESPACE", "ICHOR_WATCH_FILTER"} {
 		g.Expect(out).To(ContainSubstring(variable))
 	}
 }

@@ -152,7 +152,7 @@ func refusals(facts plan.Facts) []plan.Refusal {
 		})
 	}
 	for i := range facts.Machines {
-		if m := &facts.Machines[i]; m.Spec.Approval != v1alpha1.Approved {
+		if m := &facts.Machines[i]; m.Stranger() {
 			list = append(list, plan.Refusal{
 				Gate:    v1alpha1.MachineKnownGate,
 				Message: fmt.Sprintf("machine %s is not approved, and so not touched: it would be locked out", m.Name),

@@ -242,7 +242,7 @@ func newerKubernetes(snapshot, runs string) []plan.Warning {
 func pending(facts plan.Facts, role v1alpha1.MachineRole) []string {
 	var names []string
 	for i := range facts.Machines {
-		if machine := &facts.Machines[i]; machine.Spec.Approval != v1alpha1.Approved && machine.Spec.Role == role {
+		if machine := &facts.Machines[i]; machine.Stranger() && machine.Spec.Role == role {
 			names = append(names, machine.Name)
 		}
 	}

@@ -315,7 +315,7 @@ func known(facts plan.Facts, controlPlanes []*v1alpha1.TalosMachine) []plan.Refu
 func approved(facts plan.Facts, _ []*v1alpha1.TalosMachine) []plan.Refusal {
 	var pending []string
 	for i := range facts.Machines {
-		if m := &facts.Machines[i]; m.Spec.Role == v1alpha1.ControlPlaneRole && m.Spec.Approval != v1alpha1.Approved {
+		if m := &facts.Machines[i]; m.Spec.Role == v1alpha1.ControlPlaneRole && m.Stranger() {
 			pending = append(pending, m.Name)
 		}
 	}

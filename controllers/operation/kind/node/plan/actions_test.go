@@ -91,6 +91,11 @@ func TestStages(t *testing.T) {
 	away := func(name, machine string, sick bool) []plan.Stage {
 		return []plan.Stage{{Name: name, Machines: []string{machine}, Batch: plan.Batch{Tiered: true}, Disruptive: true, Sick: sick}}
 	}
+	removed := func(machine string, sick bool) []plan.Stage {
+		stages := away("Reset", machine, sick)
+		stages[0].Gates = []string{"MachinesDiscovered", "TargetReachable", "EtcdHealthy", "ControlPlanesReady", "WorkersAvailable", "MachineSettled"}
+		return stages
+	}
 	there := func(name, machine string) []plan.Stage {
 		return []plan.Stage{{Name: name, Machines: []string{machine}, Batch: plan.Batch{Parallel: 1}}}
 	}
@@ -106,8 +111,8 @@ func TestStages(t *testing.T) {
 		"shutdown": {ordered(3, "cp-1", "Shutdown", nil), "Stop", away("Shutdown", "cp-1", false)},
 		"service":  {ordered(3, "cp-1", "RestartService", nil), "RestartComponents", there("Restart", "cp-1")},
 		"forfeit":  {ordered(3, "cp-1", "EtcdForfeitLeadership", nil), "None", there("Forfeit", "cp-1")},
-		"reset":    {ordered(3, "cp-1", "Reset", nil), "Reset", away("Reset", "cp-1", false)},
-		"forced":   {ordered(3, "cp-1", "Reset", reset("Forced", "")), "Reset", away("Reset", "cp-1", true)},
+		"reset":    {ordered(3, "cp-1", "Reset", nil), "Reset", removed("cp-1", false)},
+		"forced":   {ordered(3, "cp-1", "Reset", reset("Forced", "")), "Reset", removed("cp-1", true)},
 		"one":      {ordered(3, "cp-2", "EtcdDefrag", nil), "RestartComponents", []plan.Stage{defrag("cp-2")}},
 		"all, the leader last": {ordered(3, "", "EtcdDefrag", disarm), "RestartComponents", []plan.Stage{
 			defrag("cp-2", "cp-3", "cp-1"), {Name: "Disarm", Machines: []string{"cp-2"}, Batch: plan.Batch{Parallel: 1}},

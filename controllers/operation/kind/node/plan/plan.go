@@ -20,20 +20,27 @@ const (
 	DisarmStage   = "Disarm"
 	ForfeitStage  = "Forfeit"
 	ResetStage    = "Reset"
+	JoinStage     = "JoinWorker"
+
+	// JoinControlPlaneStage is that of a machine that joins etcd as well.
+	JoinControlPlaneStage = "JoinControlPlane"
 )
 
 // Actions are the actions that this hub knows.
 var Actions = []v1alpha1.NodeAction{
 	v1alpha1.RebootAction, v1alpha1.ShutdownAction, v1alpha1.RestartServiceAction, v1alpha1.EtcdDefragAction,
-	v1alpha1.EtcdForfeitLeadershipAction, v1alpha1.ResetAction,
+	v1alpha1.EtcdForfeitLeadershipAction, v1alpha1.ResetAction, v1alpha1.JoinAction,
 }
 
 // Planner plans actions on machines.
 type Planner struct{}
 
 // Traits implements plan.Planner. Nothing on a machine tells whether it has rebooted for a status that is lost, so nobody repeats it; and
-// a reboot may be what brings the Kubernetes API back.
+// a reboot may be what brings the Kubernetes API back. Whether a machine has joined can be seen, and it takes nothing away.
 func (Planner) Traits(spec v1alpha1.TalosOperationSpec) plan.Traits {
+	if spec.Node != nil && spec.Node.Action == v1alpha1.JoinAction {
+		return plan.Traits{Repeatable: true, Windows: plan.WindowsNever, StartVerb: spec.StartSubresource()}
+	}
 	return plan.Traits{RecordOptional: true, StartVerb: spec.StartSubresource()}
 }
 
@@ -82,7 +89,8 @@ var actions = map[v1alpha1.NodeAction]action{
 	v1alpha1.RestartServiceAction:        {effect: plan.EffectRestartComponents, stages: leavesThere(RestartStage), refuse: refuseNothing},
 	v1alpha1.EtcdDefragAction:            {effect: plan.EffectRestartComponents, stages: defragStages, refuse: refuseDefrag, warn: warnDefrag},
 	v1alpha1.EtcdForfeitLeadershipAction: {effect: plan.EffectNone, stages: leavesThere(ForfeitStage), refuse: refuseForfeit, warn: warnForfeit},
-	v1alpha1.ResetAction:                 {effect: plan.EffectReset, stages: takesAway(ResetStage), refuse: refuseReset, warn: warnReset, lose: loseByReset},
+	v1alpha1.ResetAction:                 {effect: plan.EffectReset, stages: resetStages, refuse: refuseReset, warn: warnReset, lose: loseByReset},
+	v1alpha1.JoinAction:                  {effect: plan.EffectJoin, stages: joinStages, refuse: refuseJoin, warn: warnJoin},
 }
 
 // takesAway is one stage that takes the machine away. A person named it, so a hold does not keep it from them.
@@ -125,6 +133,14 @@ func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 }
 
 func find(facts plan.Facts) *v1alpha1.TalosMachine {
+	if facts.Spec.Node.Action == v1alpha1.JoinAction { // One that joins is none of the cluster's machines yet.
+		for i := range facts.Machines {
+			if facts.Machines[i].Name == facts.Spec.Node.Machine {
+				return &facts.Machines[i]
+			}
+		}
+		return nil
+	}
 	for _, machine := range facts.Approved() {
 		if machine.Name == facts.Spec.Node.Machine {
 			return machine

@@ -46,7 +46,7 @@ func TestPlan(t *testing.T) {
 		"the worker beside two":            {facts: facts(2, "w-1", "Reboot")},
 		"nobody approved it":               {facts: facts(3, "w-9", "Reboot"), gate: "MachineKnown", message: `TalosMachine "w-9" is not an approved machine of cluster c1`},
 		"nobody knows it (A17)":            {facts: facts(3, "w-7", "Reboot"), gate: "MachineKnown", message: `TalosMachine "w-7" is not an approved machine of cluster c1`},
-		"another action":                   {facts: facts(3, "w-1", "Explode"), gate: "ActionKnown", message: `this hub does not know action "Explode"; it knows Reboot, Shutdown, RestartService, EtcdDefrag, EtcdForfeitLeadership, Reset`},
+		"another action":                   {facts: facts(3, "w-1", "Explode"), gate: "ActionKnown", message: `this hub does not know action "Explode"; it knows Reboot, Shutdown, RestartService, EtcdDefrag, EtcdForfeitLeadership, Reset, Join`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -99,6 +99,8 @@ func TestTraits(t *testing.T) {
 		spec := v1alpha1.TalosOperationSpec{Kind: v1alpha1.NodeKind, Node: &v1alpha1.NodeParameters{Action: action}}
 		NewWithT(t).Expect(Planner{}.Traits(spec)).To(Equal(plan.Traits{RecordOptional: true, StartVerb: verb}))
 	}
+	joins := v1alpha1.TalosOperationSpec{Kind: v1alpha1.NodeKind, Node: &v1alpha1.NodeParameters{Action: v1alpha1.JoinAction}}
+	NewWithT(t).Expect(Planner{}.Traits(joins)).To(Equal(plan.Traits{Repeatable: true, Windows: plan.WindowsNever, StartVerb: "node-join"}))
 }
 
 // A machine that has rebooted is never done.

@@ -10,6 +10,19 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 )
 
+// resetStages are those of a reset. One that wipes the system removes a machine from its cluster, and so crosses even numbers of control
+// planes on its way: whether etcd is well, and can do without the member, is asked anyway.
+func resetStages(o order) []plan.Stage {
+	stages := takesAway(ResetStage)(o)
+	if o.node.Wipes(v1alpha1.WipeSystem) {
+		stages[0].Gates = []string{
+			v1alpha1.MachinesDiscoveredGate, v1alpha1.TargetReachableGate, v1alpha1.EtcdHealthyGate, v1alpha1.ControlPlanesReadyGate,
+			v1alpha1.WorkersAvailableGate, v1alpha1.MachineSettledGate,
+		}
+	}
+	return stages
+}
+
 // refuseReset keeps the last control plane, and a quorum. One that keeps its system comes back as from a reboot.
 func refuseReset(o order) *plan.Refusal {
 	switch {

@@ -184,7 +184,7 @@ func (p Planner) stopRefusals(facts plan.Facts) []plan.Refusal {
 func pending(machines []v1alpha1.TalosMachine) []string {
 	var names []string
 	for i := range machines {
-		if machines[i].Spec.Approval != v1alpha1.Approved {
+		if machines[i].Stranger() {
 			names = append(names, machines[i].Name)
 		}
 	}

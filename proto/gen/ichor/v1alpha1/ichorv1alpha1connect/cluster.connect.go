@@ -59,6 +59,9 @@ const (
 	// ClusterServiceApproveMachineProcedure is the fully-qualified name of the ClusterService's
 	// ApproveMachine RPC.
 	ClusterServiceApproveMachineProcedure = "/ichor.v1alpha1.ClusterService/ApproveMachine"
+	// ClusterServiceJoinMachineProcedure is the fully-qualified name of the ClusterService's
+	// JoinMachine RPC.
+	ClusterServiceJoinMachineProcedure = "/ichor.v1alpha1.ClusterService/JoinMachine"
 	// ClusterServiceDiffConfigProcedure is the fully-qualified name of the ClusterService's DiffConfig
 	// RPC.
 	ClusterServiceDiffConfigProcedure = "/ichor.v1alpha1.ClusterService/DiffConfig"
@@ -89,6 +92,8 @@ type ClusterServiceClient interface {
 	HoldMachine(context.Context, *connect.Request[v1alpha1.HoldMachineRequest]) (*connect.Response[v1alpha1.HoldMachineResponse], error)
 	// ApproveMachine lets the hub work on a machine that it found later.
 	ApproveMachine(context.Context, *connect.Request[v1alpha1.ApproveMachineRequest]) (*connect.Response[v1alpha1.ApproveMachineResponse], error)
+	// JoinMachine records that a machine in maintenance mode is to become one of a cluster.
+	JoinMachine(context.Context, *connect.Request[v1alpha1.JoinMachineRequest]) (*connect.Response[v1alpha1.JoinMachineResponse], error)
 	// DiffConfig compares the machine config that each machine has with the one that the spec of its cluster asks for.
 	DiffConfig(context.Context, *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error)
 	// ExportCluster writes a cluster down as files for Git: what it shall be, and nothing of what it is or of what is being done to it.
@@ -159,6 +164,12 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(clusterServiceMethods.ByName("ApproveMachine")),
 			connect.WithClientOptions(opts...),
 		),
+		joinMachine: connect.NewClient[v1alpha1.JoinMachineRequest, v1alpha1.JoinMachineResponse](
+			httpClient,
+			baseURL+ClusterServiceJoinMachineProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("JoinMachine")),
+			connect.WithClientOptions(opts...),
+		),
 		diffConfig: connect.NewClient[v1alpha1.DiffConfigRequest, v1alpha1.DiffConfigResponse](
 			httpClient,
 			baseURL+ClusterServiceDiffConfigProcedure,
@@ -193,6 +204,7 @@ type clusterServiceClient struct {
 	exportBundle   *connect.Client[v1alpha1.ExportBundleRequest, v1alpha1.ExportBundleResponse]
 	holdMachine    *connect.Client[v1alpha1.HoldMachineRequest, v1alpha1.HoldMachineResponse]
 	approveMachine *connect.Client[v1alpha1.ApproveMachineRequest, v1alpha1.ApproveMachineResponse]
+	joinMachine    *connect.Client[v1alpha1.JoinMachineRequest, v1alpha1.JoinMachineResponse]
 	diffConfig     *connect.Client[v1alpha1.DiffConfigRequest, v1alpha1.DiffConfigResponse]
 	exportCluster  *connect.Client[v1alpha1.ExportClusterRequest, v1alpha1.ExportClusterResponse]
 	watchClusters  *connect.Client[v1alpha1.WatchClustersRequest, v1alpha1.WatchClustersResponse]
@@ -238,6 +250,11 @@ func (c *clusterServiceClient) ApproveMachine(ctx context.Context, req *connect.
 	return c.approveMachine.CallUnary(ctx, req)
 }
 
+// JoinMachine calls ichor.v1alpha1.ClusterService.JoinMachine.
+func (c *clusterServiceClient) JoinMachine(ctx context.Context, req *connect.Request[v1alpha1.JoinMachineRequest]) (*connect.Response[v1alpha1.JoinMachineResponse], error) {
+	return c.joinMachine.CallUnary(ctx, req)
+}
+
 // DiffConfig calls ichor.v1alpha1.ClusterService.DiffConfig.
 func (c *clusterServiceClient) DiffConfig(ctx context.Context, req *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error) {
 	return c.diffConfig.CallUnary(ctx, req)
@@ -272,6 +289,8 @@ type ClusterServiceHandler interface {
 	HoldMachine(context.Context, *connect.Request[v1alpha1.HoldMachineRequest]) (*connect.Response[v1alpha1.HoldMachineResponse], error)
 	// ApproveMachine lets the hub work on a machine that it found later.
 	ApproveMachine(context.Context, *connect.Request[v1alpha1.ApproveMachineRequest]) (*connect.Response[v1alpha1.ApproveMachineResponse], error)
+	// JoinMachine records that a machine in maintenance mode is to become one of a cluster.
+	JoinMachine(context.Context, *connect.Request[v1alpha1.JoinMachineRequest]) (*connect.Response[v1alpha1.JoinMachineResponse], error)
 	// DiffConfig compares the machine config that each machine has with the one that the spec of its cluster asks for.
 	DiffConfig(context.Context, *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error)
 	// ExportCluster writes a cluster down as files for Git: what it shall be, and nothing of what it is or of what is being done to it.
@@ -338,6 +357,12 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		connect.WithSchema(clusterServiceMethods.ByName("ApproveMachine")),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterServiceJoinMachineHandler := connect.NewUnaryHandler(
+		ClusterServiceJoinMachineProcedure,
+		svc.JoinMachine,
+		connect.WithSchema(clusterServiceMethods.ByName("JoinMachine")),
+		connect.WithHandlerOptions(opts...),
+	)
 	clusterServiceDiffConfigHandler := connect.NewUnaryHandler(
 		ClusterServiceDiffConfigProcedure,
 		svc.DiffConfig,
@@ -377,6 +402,8 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceHoldMachineHandler.ServeHTTP(w, r)
 		case ClusterServiceApproveMachineProcedure:
 			clusterServiceApproveMachineHandler.ServeHTTP(w, r)
+		case ClusterServiceJoinMachineProcedure:
+			clusterServiceJoinMachineHandler.ServeHTTP(w, r)
 		case ClusterServiceDiffConfigProcedure:
 			clusterServiceDiffConfigHandler.ServeHTTP(w, r)
 		case ClusterServiceExportClusterProcedure:
@@ -422,6 +449,10 @@ func (UnimplementedClusterServiceHandler) HoldMachine(context.Context, *connect.
 
 func (UnimplementedClusterServiceHandler) ApproveMachine(context.Context, *connect.Request[v1alpha1.ApproveMachineRequest]) (*connect.Response[v1alpha1.ApproveMachineResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.ApproveMachine is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) JoinMachine(context.Context, *connect.Request[v1alpha1.JoinMachineRequest]) (*connect.Response[v1alpha1.JoinMachineResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ichor.v1alpha1.ClusterService.JoinMachine is not implemented"))
 }
 
 func (UnimplementedClusterServiceHandler) DiffConfig(context.Context, *connect.Request[v1alpha1.DiffConfigRequest]) (*connect.Response[v1alpha1.DiffConfigResponse], error) {

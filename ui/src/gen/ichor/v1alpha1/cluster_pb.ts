@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ichor/v1alpha1/cluster.proto.
  */
 export const file_ichor_v1alpha1_cluster: GenFile = /*@__PURE__*/
-  fileDesc("ChxpY2hvci92MWFscGhhMS9jbHVzdGVyLnByb3RvEg5pY2hvci52MWFscGhhMSLEBgoHQ2x1c3RlchImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USMwoGbGFiZWxzGAIgAygLMiMuaWNob3IudjFhbHBoYTEuQ2x1c3Rlci5MYWJlbHNFbnRyeRIpCgRtb2RlGAMgASgOMhsuaWNob3IudjFhbHBoYTEuQ2x1c3Rlck1vZGUSLAoJYXR0ZW50aW9uGAQgASgOMhkuaWNob3IudjFhbHBoYTEuQXR0ZW50aW9uEhgKEGF0dGVudGlvbl9yZWFzb24YBSABKAkSEAoIZW5kcG9pbnQYBiABKAkSMAoHZGVzaXJlZBgHIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBI0Cg50YWxvc192ZXJzaW9ucxgIIAEoCzIcLmljaG9yLnYxYWxwaGExLlZlcnNpb25SYW5nZRI5ChNrdWJlcm5ldGVzX3ZlcnNpb25zGAkgASgLMhwuaWNob3IudjFhbHBoYTEuVmVyc2lvblJhbmdlEhYKDmNvbnRyb2xfcGxhbmVzGAogASgFEg8KB3dvcmtlcnMYCyABKAUSFgoObWFjaGluZXNfcmVhZHkYDCABKAUSGAoQbWFjaGluZXNfcGVuZGluZxgNIAEoBRIVCg1tYWNoaW5lc19oZWxkGA4gASgFEi0KCmNvbmRpdGlvbnMYDyADKAsyGS5pY2hvci52MWFscGhhMS5Db25kaXRpb24SKAoEbG9jaxgQIAEoCzIaLmljaG9yLnYxYWxwaGExLkxvY2tIb2xkZXISNAoKb3BlcmF0aW9ucxgRIAMoCzIgLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblN1bW1hcnkSJAoFZHJpZnQYEiADKAsyFS5pY2hvci52MWFscGhhMS5EcmlmdBIOCgZwYXVzZWQYEyABKAgSEAoIZGVsZXRpbmcYFCABKAgSLwoLY3JlYXRlX3RpbWUYFSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgsKA3VpZBgWIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIi8KDFZlcnNpb25SYW5nZRIOCgZsb3dlc3QYASABKAkSDwoHaGlnaGVzdBgCIAEoCSJ1CgpMb2NrSG9sZGVyEg4KBmhvbGRlchgBIAEoCRIsCglvcGVyYXRpb24YAiABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIscCChBPcGVyYXRpb25TdW1tYXJ5EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIrCgRraW5kGAIgASgOMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uS2luZBItCgVwaGFzZRgDIAEoDjIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBoYXNlEg0KBXN0YWdlGAQgASgJEg4KBnJlYXNvbhgFIAEoCRIaChJtYWNoaW5lc19jb21wbGV0ZWQYBiABKAUSFgoObWFjaGluZXNfdG90YWwYByABKAUSLgoKc3RhcnRfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoJYXR0ZW50aW9uGAkgASgOMhkuaWNob3IudjFhbHBoYTEuQXR0ZW50aW9uIksKBURyaWZ0Eg0KBWZpZWxkGAEgASgJEg8KB2Rlc2lyZWQYAiABKAkSEAoIb2JzZXJ2ZWQYAyABKAkSEAoIbWFjaGluZXMYBCADKAki7gQKB01hY2hpbmUSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEioKB2NsdXN0ZXIYAiABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USDAoEbm9kZRgDIAEoCRIpCgRyb2xlGAQgASgOMhsuaWNob3IudjFhbHBoYTEuTWFjaGluZVJvbGUSDwoHYWRkcmVzcxgFIAEoCRIMCgR1dWlkGAYgASgJEhAKCGFwcHJvdmVkGAcgASgIEgwKBGhlbGQYCCABKAgSEQoJaG9sZF9ub3RlGAkgASgJEhUKDXRhbG9zX3ZlcnNpb24YCiABKAkSGgoSa3ViZXJuZXRlc192ZXJzaW9uGAsgASgJEhQKDHNjaGVtYXRpY19pZBgMIAEoCRINCgVyZWFkeRgNIAEoCBItCgpjb25kaXRpb25zGA4gAygLMhkuaWNob3IudjFhbHBoYTEuQ29uZGl0aW9uEiwKCW9wZXJhdGlvbhgPIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIMCgRzdGVwGBAgASgJEi8KC2NyZWF0ZV90aW1lGBEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCglhdHRlbnRpb24YEiABKA4yGS5pY2hvci52MWFscGhhMS5BdHRlbnRpb24SMwoGbGFiZWxzGBMgAygLMiMuaWNob3IudjFhbHBoYTEuTWFjaGluZS5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIqUBCg1DbHVzdGVyRmlsdGVyEhIKCm5hbWVzcGFjZXMYASADKAkSFgoObGFiZWxfc2VsZWN0b3IYAiABKAkSDAoEdGV4dBgDIAEoCRIwCg1taW5fYXR0ZW50aW9uGAQgASgOMhkuaWNob3IudjFhbHBoYTEuQXR0ZW50aW9uEigKBW5hbWVzGAUgAygLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlInoKE0xpc3RDbHVzdGVyc1JlcXVlc3QSLQoGZmlsdGVyGAEgASgLMh0uaWNob3IudjFhbHBoYTEuQ2x1c3RlckZpbHRlchIQCghvcmRlcl9ieRgCIAEoCRIiCgRwYWdlGAMgASgLMhQuaWNob3IudjFhbHBoYTEuUGFnZSKvAQoUTGlzdENsdXN0ZXJzUmVzcG9uc2USKQoIY2x1c3RlcnMYASADKAsyFy5pY2hvci52MWFscGhhMS5DbHVzdGVyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRISCgp0b3RhbF9zaXplGAMgASgFEikKCGZhaWx1cmVzGAQgAygLMhcuaWNob3IudjFhbHBoYTEuRmFpbHVyZRIUCgxyZXN1bWVfdG9rZW4YBSABKAkiOwoRR2V0Q2x1c3RlclJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlImkKEkdldENsdXN0ZXJSZXNwb25zZRIoCgdjbHVzdGVyGAEgASgLMhcuaWNob3IudjFhbHBoYTEuQ2x1c3RlchIpCghtYWNoaW5lcxgCIAMoCzIXLmljaG9yLnYxYWxwaGExLk1hY2hpbmUisgEKE0xpc3RNYWNoaW5lc1JlcXVlc3QSKwoIY2x1c3RlcnMYASADKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USEgoKbmFtZXNwYWNlcxgCIAMoCRIWCg5sYWJlbF9zZWxlY3RvchgDIAEoCRIMCgR0ZXh0GAQgASgJEhAKCG9yZGVyX2J5GAUgASgJEiIKBHBhZ2UYBiABKAsyFC5pY2hvci52MWFscGhhMS5QYWdlIpkBChRMaXN0TWFjaGluZXNSZXNwb25zZRIpCghtYWNoaW5lcxgBIAMoCzIXLmljaG9yLnYxYWxwaGExLk1hY2hpbmUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAUSKQoIZmFpbHVyZXMYBCADKAsyFy5pY2hvci52MWFscGhhMS5GYWlsdXJlIssCChRJbXBvcnRDbHVzdGVyUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USFwoKa3ViZWNvbmZpZxgCIAEoDEIDgAEBEhgKC3RhbG9zY29uZmlnGAMgASgMQgOAAQESFAoMa3ViZV9jb250ZXh0GAQgASgJEhUKDXRhbG9zX2NvbnRleHQYBSABKAkSFgoOYWxsb3dfaW5zZWN1cmUYBiABKAgSDwoHb2ZmbGluZRgHIAEoCBIRCgl0YWtlX292ZXIYCCABKAgSQAoGbGFiZWxzGAkgAygLMjAuaWNob3IudjFhbHBoYTEuSW1wb3J0Q2x1c3RlclJlcXVlc3QuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJBChVJbXBvcnRDbHVzdGVyUmVzcG9uc2USKAoHY2x1c3RlchgBIAEoCzIXLmljaG9yLnYxYWxwaGExLkNsdXN0ZXIiPgoURm9yZ2V0Q2x1c3RlclJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlIiUKFUZvcmdldENsdXN0ZXJSZXNwb25zZRIMCgRnb25lGAEgASgIIj0KE0V4cG9ydEJ1bmRsZVJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlIjcKFEV4cG9ydEJ1bmRsZVJlc3BvbnNlEg4KBmJ1bmRsZRgBIAEoDBIPCgdjaGFuZ2VkGAIgASgIIlgKEkhvbGRNYWNoaW5lUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USDAoEaGVsZBgCIAEoCBIMCgRub3RlGAMgASgJIlAKE0hvbGRNYWNoaW5lUmVzcG9uc2USKAoHbWFjaGluZRgBIAEoCzIXLmljaG9yLnYxYWxwaGExLk1hY2hpbmUSDwoHY2hhbmdlZBgCIAEoCCI/ChVBcHByb3ZlTWFjaGluZVJlcXVlc3QSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlIlMKFkFwcHJvdmVNYWNoaW5lUmVzcG9uc2USKAoHbWFjaGluZRgBIAEoCzIXLmljaG9yLnYxYWxwaGExLk1hY2hpbmUSDwoHY2hhbmdlZBgCIAEoCCJRChFEaWZmQ29uZmlnUmVxdWVzdBIqCgdjbHVzdGVyGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEhAKCG1hY2hpbmVzGAIgAygJIkIKEkRpZmZDb25maWdSZXNwb25zZRIsCghtYWNoaW5lcxgBIAMoCzIaLmljaG9yLnYxYWxwaGExLkNvbmZpZ0RpZmYisQEKCkNvbmZpZ0RpZmYSKgoHbWFjaGluZRgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIMCgRub2RlGAIgASgJEikKBHJvbGUYAyABKA4yGy5pY2hvci52MWFscGhhMS5NYWNoaW5lUm9sZRIOCgZlZmZlY3QYBCABKAkSDAoEZGlmZhgFIAEoCRIPCgdwZW5kaW5nGAYgASgJEg8KB3Ryb3VibGUYByABKAkiQgoURXhwb3J0Q2x1c3RlclJlcXVlc3QSKgoHY2x1c3RlchgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZSJVChVFeHBvcnRDbHVzdGVyUmVzcG9uc2USKwoFZmlsZXMYASADKAsyHC5pY2hvci52MWFscGhhMS5FeHBvcnRlZEZpbGUSDwoHcmVtYXJrcxgCIAMoCSItCgxFeHBvcnRlZEZpbGUSDAoEcGF0aBgBIAEoCRIPCgdjb250ZW50GAIgASgJIm0KFFdhdGNoQ2x1c3RlcnNSZXF1ZXN0Ei0KBmZpbHRlchgBIAEoCzIdLmljaG9yLnYxYWxwaGExLkNsdXN0ZXJGaWx0ZXISFAoMcmVzdW1lX3Rva2VuGAIgASgJEhAKCG1hY2hpbmVzGAMgASgIIvwCChVXYXRjaENsdXN0ZXJzUmVzcG9uc2USKgoHY2hhbmdlZBgBIAEoCzIXLmljaG9yLnYxYWxwaGExLkNsdXN0ZXJIABIsCgdyZW1vdmVkGAIgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlSAASKAoGc3luY2VkGAMgASgLMhYuaWNob3IudjFhbHBoYTEuU3luY2VkSAASJgoFcmVzZXQYBCABKAsyFS5pY2hvci52MWFscGhhMS5SZXNldEgAEi4KCWhlYXJ0YmVhdBgFIAEoCzIZLmljaG9yLnYxYWxwaGExLkhlYXJ0YmVhdEgAEjIKD21hY2hpbmVfY2hhbmdlZBgHIAEoCzIXLmljaG9yLnYxYWxwaGExLk1hY2hpbmVIABI0Cg9tYWNoaW5lX3JlbW92ZWQYCCABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2VIABIUCgxyZXN1bWVfdG9rZW4YBiABKAlCBwoFZXZlbnQqYAoLQ2x1c3Rlck1vZGUSHAoYQ0xVU1RFUl9NT0RFX1VOU1BFQ0lGSUVEEAASGQoVQ0xVU1RFUl9NT0RFX0lNUE9SVEVEEAESGAoUQ0xVU1RFUl9NT0RFX0FET1BURUQQAjKcCAoOQ2x1c3RlclNlcnZpY2USXgoMTGlzdENsdXN0ZXJzEiMuaWNob3IudjFhbHBoYTEuTGlzdENsdXN0ZXJzUmVxdWVzdBokLmljaG9yLnYxYWxwaGExLkxpc3RDbHVzdGVyc1Jlc3BvbnNlIgOQAgESWAoKR2V0Q2x1c3RlchIhLmljaG9yLnYxYWxwaGExLkdldENsdXN0ZXJSZXF1ZXN0GiIuaWNob3IudjFhbHBoYTEuR2V0Q2x1c3RlclJlc3BvbnNlIgOQAgESXgoMTGlzdE1hY2hpbmVzEiMuaWNob3IudjFhbHBoYTEuTGlzdE1hY2hpbmVzUmVxdWVzdBokLmljaG9yLnYxYWxwaGExLkxpc3RNYWNoaW5lc1Jlc3BvbnNlIgOQAgESXAoNSW1wb3J0Q2x1c3RlchIkLmljaG9yLnYxYWxwaGExLkltcG9ydENsdXN0ZXJSZXF1ZXN0GiUuaWNob3IudjFhbHBoYTEuSW1wb3J0Q2x1c3RlclJlc3BvbnNlElwKDUZvcmdldENsdXN0ZXISJC5pY2hvci52MWFscGhhMS5Gb3JnZXRDbHVzdGVyUmVxdWVzdBolLmljaG9yLnYxYWxwaGExLkZvcmdldENsdXN0ZXJSZXNwb25zZRJZCgxFeHBvcnRCdW5kbGUSIy5pY2hvci52MWFscGhhMS5FeHBvcnRCdW5kbGVSZXF1ZXN0GiQuaWNob3IudjFhbHBoYTEuRXhwb3J0QnVuZGxlUmVzcG9uc2USVgoLSG9sZE1hY2hpbmUSIi5pY2hvci52MWFscGhhMS5Ib2xkTWFjaGluZVJlcXVlc3QaIy5pY2hvci52MWFscGhhMS5Ib2xkTWFjaGluZVJlc3BvbnNlEl8KDkFwcHJvdmVNYWNoaW5lEiUuaWNob3IudjFhbHBoYTEuQXBwcm92ZU1hY2hpbmVSZXF1ZXN0GiYuaWNob3IudjFhbHBoYTEuQXBwcm92ZU1hY2hpbmVSZXNwb25zZRJYCgpEaWZmQ29uZmlnEiEuaWNob3IudjFhbHBoYTEuRGlmZkNvbmZpZ1JlcXVlc3QaIi5pY2hvci52MWFscGhhMS5EaWZmQ29uZmlnUmVzcG9uc2UiA5ACARJhCg1FeHBvcnRDbHVzdGVyEiQuaWNob3IudjFhbHBoYTEuRXhwb3J0Q2x1c3RlclJlcXVlc3QaJS5pY2hvci52MWFscGhhMS5FeHBvcnRDbHVzdGVyUmVzcG9uc2UiA5ACARJjCg1XYXRjaENsdXN0ZXJzEiQuaWNob3IudjFhbHBoYTEuV2F0Y2hDbHVzdGVyc1JlcXVlc3QaJS5pY2hvci52MWFscGhhMS5XYXRjaENsdXN0ZXJzUmVzcG9uc2UiA5ACATABQjxaOmljaG9yLm1hZXNoLmRldi9odWIvcHJvdG8vZ2VuL2ljaG9yL3YxYWxwaGExO2ljaG9ydjFhbHBoYTFiBnByb3RvMw", [file_google_protobuf_timestamp, file_ichor_v1alpha1_operation, file_ichor_v1alpha1_types]);
+  fileDesc("ChxpY2hvci92MWFscGhhMS9jbHVzdGVyLnByb3RvEg5pY2hvci52MWFscGhhMSLEBgoHQ2x1c3RlchImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USMwoGbGFiZWxzGAIgAygLMiMuaWNob3IudjFhbHBoYTEuQ2x1c3Rlci5MYWJlbHNFbnRyeRIpCgRtb2RlGAMgASgOMhsuaWNob3IudjFhbHBoYTEuQ2x1c3Rlck1vZGUSLAoJYXR0ZW50aW9uGAQgASgOMhkuaWNob3IudjFhbHBoYTEuQXR0ZW50aW9uEhgKEGF0dGVudGlvbl9yZWFzb24YBSABKAkSEAoIZW5kcG9pbnQYBiABKAkSMAoHZGVzaXJlZBgHIAEoCzIfLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblRhcmdldBI0Cg50YWxvc192ZXJzaW9ucxgIIAEoCzIcLmljaG9yLnYxYWxwaGExLlZlcnNpb25SYW5nZRI5ChNrdWJlcm5ldGVzX3ZlcnNpb25zGAkgASgLMhwuaWNob3IudjFhbHBoYTEuVmVyc2lvblJhbmdlEhYKDmNvbnRyb2xfcGxhbmVzGAogASgFEg8KB3dvcmtlcnMYCyABKAUSFgoObWFjaGluZXNfcmVhZHkYDCABKAUSGAoQbWFjaGluZXNfcGVuZGluZxgNIAEoBRIVCg1tYWNoaW5lc19oZWxkGA4gASgFEi0KCmNvbmRpdGlvbnMYDyADKAsyGS5pY2hvci52MWFscGhhMS5Db25kaXRpb24SKAoEbG9jaxgQIAEoCzIaLmljaG9yLnYxYWxwaGExLkxvY2tIb2xkZXISNAoKb3BlcmF0aW9ucxgRIAMoCzIgLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblN1bW1hcnkSJAoFZHJpZnQYEiADKAsyFS5pY2hvci52MWFscGhhMS5EcmlmdBIOCgZwYXVzZWQYEyABKAgSEAoIZGVsZXRpbmcYFCABKAgSLwoLY3JlYXRlX3RpbWUYFSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgsKA3VpZBgWIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIi8KDFZlcnNpb25SYW5nZRIOCgZsb3dlc3QYASABKAkSDwoHaGlnaGVzdBgCIAEoCSJ1CgpMb2NrSG9sZGVyEg4KBmhvbGRlchgBIAEoCRIsCglvcGVyYXRpb24YAiABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIscCChBPcGVyYXRpb25TdW1tYXJ5EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIrCgRraW5kGAIgASgOMh0uaWNob3IudjFhbHBoYTEuT3BlcmF0aW9uS2luZBItCgVwaGFzZRgDIAEoDjIeLmljaG9yLnYxYWxwaGExLk9wZXJhdGlvblBoYXNlEg0KBXN0YWdlGAQgASgJEg4KBnJlYXNvbhgFIAEoCRIaChJtYWNoaW5lc19jb21wbGV0ZWQYBiABKAUSFgoObWFjaGluZXNfdG90YWwYByABKAUSLgoKc3RhcnRfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoJYXR0ZW50aW9uGAkgASgOMhkuaWNob3IudjFhbHBoYTEuQXR0ZW50aW9uIksKBURyaWZ0Eg0KBWZpZWxkGAEgASgJEg8KB2Rlc2lyZWQYAiABKAkSEAoIb2JzZXJ2ZWQYAyABKAkSEAoIbWFjaGluZXMYBCADKAki/wQKB01hY2hpbmUSJgoDcmVmGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEioKB2NsdXN0ZXIYAiABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USDAoEbm9kZRgDIAEoCRIpCgRyb2xlGAQgASgOMhsuaWNob3IudjFhbHBoYTEuTWFjaGluZVJvbGUSDwoHYWRkcmVzcxgFIAEoCRIMCgR1dWlkGAYgASgJEhAKCGFwcHJvdmVkGAcgASgIEgwKBGhlbGQYCCABKAgSEQoJaG9sZF9ub3RlGAkgASgJEhUKDXRhbG9zX3ZlcnNpb24YCiABKAkSGgoSa3ViZXJuZXRlc192ZXJzaW9uGAsgASgJEhQKDHNjaGVtYXRpY19pZBgMIAEoCRINCgVyZWFkeRgNIAEoCBItCgpjb25kaXRpb25zGA4gAygLMhkuaWNob3IudjFhbHBoYTEuQ29uZGl0aW9uEiwKCW9wZXJhdGlvbhgPIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIMCgRzdGVwGBAgASgJEi8KC2NyZWF0ZV90aW1lGBEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCglhdHRlbnRpb24YEiABKA4yGS5pY2hvci52MWFscGhhMS5BdHRlbnRpb24SMwoGbGFiZWxzGBMgAygLMiMuaWNob3IudjFhbHBoYTEuTWFjaGluZS5MYWJlbHNFbnRyeRIPCgdqb2luaW5nGBQgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEipQEKDUNsdXN0ZXJGaWx0ZXISEgoKbmFtZXNwYWNlcxgBIAMoCRIWCg5sYWJlbF9zZWxlY3RvchgCIAEoCRIMCgR0ZXh0GAMgASgJEjAKDW1pbl9hdHRlbnRpb24YBCABKA4yGS5pY2hvci52MWFscGhhMS5BdHRlbnRpb24SKAoFbmFtZXMYBSADKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UiegoTTGlzdENsdXN0ZXJzUmVxdWVzdBItCgZmaWx0ZXIYASABKAsyHS5pY2hvci52MWFscGhhMS5DbHVzdGVyRmlsdGVyEhAKCG9yZGVyX2J5GAIgASgJEiIKBHBhZ2UYAyABKAsyFC5pY2hvci52MWFscGhhMS5QYWdlIq8BChRMaXN0Q2x1c3RlcnNSZXNwb25zZRIpCghjbHVzdGVycxgBIAMoCzIXLmljaG9yLnYxYWxwaGExLkNsdXN0ZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAUSKQoIZmFpbHVyZXMYBCADKAsyFy5pY2hvci52MWFscGhhMS5GYWlsdXJlEhQKDHJlc3VtZV90b2tlbhgFIAEoCSI7ChFHZXRDbHVzdGVyUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UiaQoSR2V0Q2x1c3RlclJlc3BvbnNlEigKB2NsdXN0ZXIYASABKAsyFy5pY2hvci52MWFscGhhMS5DbHVzdGVyEikKCG1hY2hpbmVzGAIgAygLMhcuaWNob3IudjFhbHBoYTEuTWFjaGluZSKyAQoTTGlzdE1hY2hpbmVzUmVxdWVzdBIrCghjbHVzdGVycxgBIAMoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRISCgpuYW1lc3BhY2VzGAIgAygJEhYKDmxhYmVsX3NlbGVjdG9yGAMgASgJEgwKBHRleHQYBCABKAkSEAoIb3JkZXJfYnkYBSABKAkSIgoEcGFnZRgGIAEoCzIULmljaG9yLnYxYWxwaGExLlBhZ2UimQEKFExpc3RNYWNoaW5lc1Jlc3BvbnNlEikKCG1hY2hpbmVzGAEgAygLMhcuaWNob3IudjFhbHBoYTEuTWFjaGluZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEgoKdG90YWxfc2l6ZRgDIAEoBRIpCghmYWlsdXJlcxgEIAMoCzIXLmljaG9yLnYxYWxwaGExLkZhaWx1cmUiywIKFEltcG9ydENsdXN0ZXJSZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIXCgprdWJlY29uZmlnGAIgASgMQgOAAQESGAoLdGFsb3Njb25maWcYAyABKAxCA4ABARIUCgxrdWJlX2NvbnRleHQYBCABKAkSFQoNdGFsb3NfY29udGV4dBgFIAEoCRIWCg5hbGxvd19pbnNlY3VyZRgGIAEoCBIPCgdvZmZsaW5lGAcgASgIEhEKCXRha2Vfb3ZlchgIIAEoCBJACgZsYWJlbHMYCSADKAsyMC5pY2hvci52MWFscGhhMS5JbXBvcnRDbHVzdGVyUmVxdWVzdC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkEKFUltcG9ydENsdXN0ZXJSZXNwb25zZRIoCgdjbHVzdGVyGAEgASgLMhcuaWNob3IudjFhbHBoYTEuQ2x1c3RlciI+ChRGb3JnZXRDbHVzdGVyUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UiJQoVRm9yZ2V0Q2x1c3RlclJlc3BvbnNlEgwKBGdvbmUYASABKAgiPQoTRXhwb3J0QnVuZGxlUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UiNwoURXhwb3J0QnVuZGxlUmVzcG9uc2USDgoGYnVuZGxlGAEgASgMEg8KB2NoYW5nZWQYAiABKAgiWAoSSG9sZE1hY2hpbmVSZXF1ZXN0EiYKA3JlZhgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIMCgRoZWxkGAIgASgIEgwKBG5vdGUYAyABKAkiUAoTSG9sZE1hY2hpbmVSZXNwb25zZRIoCgdtYWNoaW5lGAEgASgLMhcuaWNob3IudjFhbHBoYTEuTWFjaGluZRIPCgdjaGFuZ2VkGAIgASgIItABChJKb2luTWFjaGluZVJlcXVlc3QSKgoHY2x1c3RlchgBIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZRIPCgdhZGRyZXNzGAIgASgJEikKBHJvbGUYAyABKA4yGy5pY2hvci52MWFscGhhMS5NYWNoaW5lUm9sZRITCgtmaW5nZXJwcmludBgEIAEoCRIUCgxpbnN0YWxsX2Rpc2sYBSABKAkSEAoIaG9zdG5hbWUYBiABKAkSFQoNdmFsaWRhdGVfb25seRgHIAEoCCKEAQoTSm9pbk1hY2hpbmVSZXNwb25zZRIyCgVmb3VuZBgBIAEoCzIjLmljaG9yLnYxYWxwaGExLlVuY29uZmlndXJlZE1hY2hpbmUSKAoHbWFjaGluZRgCIAEoCzIXLmljaG9yLnYxYWxwaGExLk1hY2hpbmUSDwoHY2hhbmdlZBgDIAEoCCK1AQoTVW5jb25maWd1cmVkTWFjaGluZRIMCgR1dWlkGAEgASgJEhMKC2ZpbmdlcnByaW50GAIgASgJEhUKDXRhbG9zX3ZlcnNpb24YAyABKAkSEAoIcGxhdGZvcm0YBCABKAkSEwoLc3lzdGVtX2Rpc2sYBSABKAkSKgoFZGlza3MYBiADKAsyGy5pY2hvci52MWFscGhhMS5NYWNoaW5lRGlzaxIRCglhZGRyZXNzZXMYByADKAkiOAoLTWFjaGluZURpc2sSDAoEcGF0aBgBIAEoCRINCgVtb2RlbBgCIAEoCRIMCgRzaXplGAMgASgEIj8KFUFwcHJvdmVNYWNoaW5lUmVxdWVzdBImCgNyZWYYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2UiUwoWQXBwcm92ZU1hY2hpbmVSZXNwb25zZRIoCgdtYWNoaW5lGAEgASgLMhcuaWNob3IudjFhbHBoYTEuTWFjaGluZRIPCgdjaGFuZ2VkGAIgASgIIlEKEURpZmZDb25maWdSZXF1ZXN0EioKB2NsdXN0ZXIYASABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2USEAoIbWFjaGluZXMYAiADKAkiQgoSRGlmZkNvbmZpZ1Jlc3BvbnNlEiwKCG1hY2hpbmVzGAEgAygLMhouaWNob3IudjFhbHBoYTEuQ29uZmlnRGlmZiKxAQoKQ29uZmlnRGlmZhIqCgdtYWNoaW5lGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlEgwKBG5vZGUYAiABKAkSKQoEcm9sZRgDIAEoDjIbLmljaG9yLnYxYWxwaGExLk1hY2hpbmVSb2xlEg4KBmVmZmVjdBgEIAEoCRIMCgRkaWZmGAUgASgJEg8KB3BlbmRpbmcYBiABKAkSDwoHdHJvdWJsZRgHIAEoCSJCChRFeHBvcnRDbHVzdGVyUmVxdWVzdBIqCgdjbHVzdGVyGAEgASgLMhkuaWNob3IudjFhbHBoYTEuUmVmZXJlbmNlIlUKFUV4cG9ydENsdXN0ZXJSZXNwb25zZRIrCgVmaWxlcxgBIAMoCzIcLmljaG9yLnYxYWxwaGExLkV4cG9ydGVkRmlsZRIPCgdyZW1hcmtzGAIgAygJIi0KDEV4cG9ydGVkRmlsZRIMCgRwYXRoGAEgASgJEg8KB2NvbnRlbnQYAiABKAkibQoUV2F0Y2hDbHVzdGVyc1JlcXVlc3QSLQoGZmlsdGVyGAEgASgLMh0uaWNob3IudjFhbHBoYTEuQ2x1c3RlckZpbHRlchIUCgxyZXN1bWVfdG9rZW4YAiABKAkSEAoIbWFjaGluZXMYAyABKAgi/AIKFVdhdGNoQ2x1c3RlcnNSZXNwb25zZRIqCgdjaGFuZ2VkGAEgASgLMhcuaWNob3IudjFhbHBoYTEuQ2x1c3RlckgAEiwKB3JlbW92ZWQYAiABKAsyGS5pY2hvci52MWFscGhhMS5SZWZlcmVuY2VIABIoCgZzeW5jZWQYAyABKAsyFi5pY2hvci52MWFscGhhMS5TeW5jZWRIABImCgVyZXNldBgEIAEoCzIVLmljaG9yLnYxYWxwaGExLlJlc2V0SAASLgoJaGVhcnRiZWF0GAUgASgLMhkuaWNob3IudjFhbHBoYTEuSGVhcnRiZWF0SAASMgoPbWFjaGluZV9jaGFuZ2VkGAcgASgLMhcuaWNob3IudjFhbHBoYTEuTWFjaGluZUgAEjQKD21hY2hpbmVfcmVtb3ZlZBgIIAEoCzIZLmljaG9yLnYxYWxwaGExLlJlZmVyZW5jZUgAEhQKDHJlc3VtZV90b2tlbhgGIAEoCUIHCgVldmVudCpgCgtDbHVzdGVyTW9kZRIcChhDTFVTVEVSX01PREVfVU5TUEVDSUZJRUQQABIZChVDTFVTVEVSX01PREVfSU1QT1JURUQQARIYChRDTFVTVEVSX01PREVfQURPUFRFRBACMvQICg5DbHVzdGVyU2VydmljZRJeCgxMaXN0Q2x1c3RlcnMSIy5pY2hvci52MWFscGhhMS5MaXN0Q2x1c3RlcnNSZXF1ZXN0GiQuaWNob3IudjFhbHBoYTEuTGlzdENsdXN0ZXJzUmVzcG9uc2UiA5ACARJYCgpHZXRDbHVzdGVyEiEuaWNob3IudjFhbHBoYTEuR2V0Q2x1c3RlclJlcXVlc3QaIi5pY2hvci52MWFscGhhMS5HZXRDbHVzdGVyUmVzcG9uc2UiA5ACARJeCgxMaXN0TWFjaGluZXMSIy5pY2hvci52MWFscGhhMS5MaXN0TWFjaGluZXNSZXF1ZXN0GiQuaWNob3IudjFhbHBoYTEuTGlzdE1hY2hpbmVzUmVzcG9uc2UiA5ACARJcCg1JbXBvcnRDbHVzdGVyEiQuaWNob3IudjFhbHBoYTEuSW1wb3J0Q2x1c3RlclJlcXVlc3QaJS5pY2hvci52MWFscGhhMS5JbXBvcnRDbHVzdGVyUmVzcG9uc2USXAoNRm9yZ2V0Q2x1c3RlchIkLmljaG9yLnYxYWxwaGExLkZvcmdldENsdXN0ZXJSZXF1ZXN0GiUuaWNob3IudjFhbHBoYTEuRm9yZ2V0Q2x1c3RlclJlc3BvbnNlElkKDEV4cG9ydEJ1bmRsZRIjLmljaG9yLnYxYWxwaGExLkV4cG9ydEJ1bmRsZVJlcXVlc3QaJC5pY2hvci52MWFscGhhMS5FeHBvcnRCdW5kbGVSZXNwb25zZRJWCgtIb2xkTWFjaGluZRIiLmljaG9yLnYxYWxwaGExLkhvbGRNYWNoaW5lUmVxdWVzdBojLmljaG9yLnYxYWxwaGExLkhvbGRNYWNoaW5lUmVzcG9uc2USXwoOQXBwcm92ZU1hY2hpbmUSJS5pY2hvci52MWFscGhhMS5BcHByb3ZlTWFjaGluZVJlcXVlc3QaJi5pY2hvci52MWFscGhhMS5BcHByb3ZlTWFjaGluZVJlc3BvbnNlElYKC0pvaW5NYWNoaW5lEiIuaWNob3IudjFhbHBoYTEuSm9pbk1hY2hpbmVSZXF1ZXN0GiMuaWNob3IudjFhbHBoYTEuSm9pbk1hY2hpbmVSZXNwb25zZRJYCgpEaWZmQ29uZmlnEiEuaWNob3IudjFhbHBoYTEuRGlmZkNvbmZpZ1JlcXVlc3QaIi5pY2hvci52MWFscGhhMS5EaWZmQ29uZmlnUmVzcG9uc2UiA5ACARJhCg1FeHBvcnRDbHVzdGVyEiQuaWNob3IudjFhbHBoYTEuRXhwb3J0Q2x1c3RlclJlcXVlc3QaJS5pY2hvci52MWFscGhhMS5FeHBvcnRDbHVzdGVyUmVzcG9uc2UiA5ACARJjCg1XYXRjaENsdXN0ZXJzEiQuaWNob3IudjFhbHBoYTEuV2F0Y2hDbHVzdGVyc1JlcXVlc3QaJS5pY2hvci52MWFscGhhMS5XYXRjaENsdXN0ZXJzUmVzcG9uc2UiA5ACATABQjxaOmljaG9yLm1hZXNoLmRldi9odWIvcHJvdG8vZ2VuL2ljaG9yL3YxYWxwaGExO2ljaG9ydjFhbHBoYTFiBnByb3RvMw", [file_google_protobuf_timestamp, file_ichor_v1alpha1_operation, file_ichor_v1alpha1_types]);
 
 /**
  * Cluster is a Talos cluster that the hub manages.
@@ -414,6 +414,13 @@ export type Machine = Message<"ichor.v1alpha1.Machine"> & {
    * @generated from field: map<string, string> labels = 19;
    */
   labels: { [key: string]: string };
+
+  /**
+   * joining machines are to become machines of their cluster, and are none yet.
+   *
+   * @generated from field: bool joining = 20;
+   */
+  joining: boolean;
 };
 
 /**
@@ -865,6 +872,178 @@ export const HoldMachineResponseSchema: GenMessage<HoldMachineResponse> = /*@__P
   messageDesc(file_ichor_v1alpha1_cluster, 20);
 
 /**
+ * JoinMachineRequest asks that a machine in maintenance mode becomes one of a cluster. It is recorded and waits to be approved; then an
+ * operation of kind node with action Join makes it join. Who has recorded it may record it again, with the certificate of another boot.
+ *
+ * @generated from message ichor.v1alpha1.JoinMachineRequest
+ */
+export type JoinMachineRequest = Message<"ichor.v1alpha1.JoinMachineRequest"> & {
+  /**
+   * @generated from field: ichor.v1alpha1.Reference cluster = 1;
+   */
+  cluster?: Reference | undefined;
+
+  /**
+   * address is the IP address at which the machine answers in maintenance mode.
+   *
+   * @generated from field: string address = 2;
+   */
+  address: string;
+
+  /**
+   * @generated from field: ichor.v1alpha1.MachineRole role = 3;
+   */
+  role: MachineRole;
+
+  /**
+   * fingerprint is that of the certificate which the machine serves: SHA-256 of its public key, in base64, as the machine writes it on its
+   * console. It may be left out with validate_only: then the answer says which one is served, for people to compare.
+   *
+   * @generated from field: string fingerprint = 4;
+   */
+  fingerprint: string;
+
+  /**
+   * install_disk is the disk for Talos, such as /dev/sda; empty is the only one that there is.
+   *
+   * @generated from field: string install_disk = 5;
+   */
+  installDisk: string;
+
+  /**
+   * hostname is what the machine is called; empty leaves that to Talos.
+   *
+   * @generated from field: string hostname = 6;
+   */
+  hostname: string;
+
+  /**
+   * validate_only asks the machine, refuses what would be refused, and writes nothing.
+   *
+   * @generated from field: bool validate_only = 7;
+   */
+  validateOnly: boolean;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.JoinMachineRequest.
+ * Use `create(JoinMachineRequestSchema)` to create a new message.
+ */
+export const JoinMachineRequestSchema: GenMessage<JoinMachineRequest> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_cluster, 21);
+
+/**
+ * @generated from message ichor.v1alpha1.JoinMachineResponse
+ */
+export type JoinMachineResponse = Message<"ichor.v1alpha1.JoinMachineResponse"> & {
+  /**
+   * @generated from field: ichor.v1alpha1.UnconfiguredMachine found = 1;
+   */
+  found?: UnconfiguredMachine | undefined;
+
+  /**
+   * machine is the TalosMachine; empty with validate_only.
+   *
+   * @generated from field: ichor.v1alpha1.Machine machine = 2;
+   */
+  machine?: Machine | undefined;
+
+  /**
+   * @generated from field: bool changed = 3;
+   */
+  changed: boolean;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.JoinMachineResponse.
+ * Use `create(JoinMachineResponseSchema)` to create a new message.
+ */
+export const JoinMachineResponseSchema: GenMessage<JoinMachineResponse> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_cluster, 22);
+
+/**
+ * UnconfiguredMachine is what a machine tells in maintenance mode.
+ *
+ * @generated from message ichor.v1alpha1.UnconfiguredMachine
+ */
+export type UnconfiguredMachine = Message<"ichor.v1alpha1.UnconfiguredMachine"> & {
+  /**
+   * @generated from field: string uuid = 1;
+   */
+  uuid: string;
+
+  /**
+   * @generated from field: string fingerprint = 2;
+   */
+  fingerprint: string;
+
+  /**
+   * @generated from field: string talos_version = 3;
+   */
+  talosVersion: string;
+
+  /**
+   * @generated from field: string platform = 4;
+   */
+  platform: string;
+
+  /**
+   * system_disk has Talos on it already.
+   *
+   * @generated from field: string system_disk = 5;
+   */
+  systemDisk: string;
+
+  /**
+   * @generated from field: repeated ichor.v1alpha1.MachineDisk disks = 6;
+   */
+  disks: MachineDisk[];
+
+  /**
+   * @generated from field: repeated string addresses = 7;
+   */
+  addresses: string[];
+};
+
+/**
+ * Describes the message ichor.v1alpha1.UnconfiguredMachine.
+ * Use `create(UnconfiguredMachineSchema)` to create a new message.
+ */
+export const UnconfiguredMachineSchema: GenMessage<UnconfiguredMachine> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_cluster, 23);
+
+/**
+ * MachineDisk is a disk that Talos can be installed on.
+ *
+ * @generated from message ichor.v1alpha1.MachineDisk
+ */
+export type MachineDisk = Message<"ichor.v1alpha1.MachineDisk"> & {
+  /**
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * @generated from field: string model = 2;
+   */
+  model: string;
+
+  /**
+   * size is in bytes.
+   *
+   * @generated from field: uint64 size = 3;
+   */
+  size: bigint;
+};
+
+/**
+ * Describes the message ichor.v1alpha1.MachineDisk.
+ * Use `create(MachineDiskSchema)` to create a new message.
+ */
+export const MachineDiskSchema: GenMessage<MachineDisk> = /*@__PURE__*/
+  messageDesc(file_ichor_v1alpha1_cluster, 24);
+
+/**
  * @generated from message ichor.v1alpha1.ApproveMachineRequest
  */
 export type ApproveMachineRequest = Message<"ichor.v1alpha1.ApproveMachineRequest"> & {
@@ -879,7 +1058,7 @@ export type ApproveMachineRequest = Message<"ichor.v1alpha1.ApproveMachineReques
  * Use `create(ApproveMachineRequestSchema)` to create a new message.
  */
 export const ApproveMachineRequestSchema: GenMessage<ApproveMachineRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_cluster, 21);
+  messageDesc(file_ichor_v1alpha1_cluster, 25);
 
 /**
  * @generated from message ichor.v1alpha1.ApproveMachineResponse
@@ -901,7 +1080,7 @@ export type ApproveMachineResponse = Message<"ichor.v1alpha1.ApproveMachineRespo
  * Use `create(ApproveMachineResponseSchema)` to create a new message.
  */
 export const ApproveMachineResponseSchema: GenMessage<ApproveMachineResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_cluster, 22);
+  messageDesc(file_ichor_v1alpha1_cluster, 26);
 
 /**
  * DiffConfigRequest asks for the differences of one cluster.
@@ -927,7 +1106,7 @@ export type DiffConfigRequest = Message<"ichor.v1alpha1.DiffConfigRequest"> & {
  * Use `create(DiffConfigRequestSchema)` to create a new message.
  */
 export const DiffConfigRequestSchema: GenMessage<DiffConfigRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_cluster, 23);
+  messageDesc(file_ichor_v1alpha1_cluster, 27);
 
 /**
  * DiffConfigResponse are the differences, by machine.
@@ -946,7 +1125,7 @@ export type DiffConfigResponse = Message<"ichor.v1alpha1.DiffConfigResponse"> & 
  * Use `create(DiffConfigResponseSchema)` to create a new message.
  */
 export const DiffConfigResponseSchema: GenMessage<DiffConfigResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_cluster, 24);
+  messageDesc(file_ichor_v1alpha1_cluster, 28);
 
 /**
  * ConfigDiff is how the machine config of a machine differs from the one that is asked for.
@@ -1003,7 +1182,7 @@ export type ConfigDiff = Message<"ichor.v1alpha1.ConfigDiff"> & {
  * Use `create(ConfigDiffSchema)` to create a new message.
  */
 export const ConfigDiffSchema: GenMessage<ConfigDiff> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_cluster, 25);
+  messageDesc(file_ichor_v1alpha1_cluster, 29);
 
 /**
  * ExportClusterRequest asks for the files of one cluster.
@@ -1022,7 +1201,7 @@ export type ExportClusterRequest = Message<"ichor.v1alpha1.ExportClusterRequest"
  * Use `create(ExportClusterRequestSchema)` to create a new message.
  */
 export const ExportClusterRequestSchema: GenMessage<ExportClusterRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_cluster, 26);
+  messageDesc(file_ichor_v1alpha1_cluster, 30);
 
 /**
  * ExportClusterResponse are the files of a cluster. The same cluster gives the same files.
@@ -1048,7 +1227,7 @@ export type ExportClusterResponse = Message<"ichor.v1alpha1.ExportClusterRespons
  * Use `create(ExportClusterResponseSchema)` to create a new message.
  */
 export const ExportClusterResponseSchema: GenMessage<ExportClusterResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_cluster, 27);
+  messageDesc(file_ichor_v1alpha1_cluster, 31);
 
 /**
  * ExportedFile is one file.
@@ -1074,7 +1253,7 @@ export type ExportedFile = Message<"ichor.v1alpha1.ExportedFile"> & {
  * Use `create(ExportedFileSchema)` to create a new message.
  */
 export const ExportedFileSchema: GenMessage<ExportedFile> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_cluster, 28);
+  messageDesc(file_ichor_v1alpha1_cluster, 32);
 
 /**
  * @generated from message ichor.v1alpha1.WatchClustersRequest
@@ -1103,7 +1282,7 @@ export type WatchClustersRequest = Message<"ichor.v1alpha1.WatchClustersRequest"
  * Use `create(WatchClustersRequestSchema)` to create a new message.
  */
 export const WatchClustersRequestSchema: GenMessage<WatchClustersRequest> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_cluster, 29);
+  messageDesc(file_ichor_v1alpha1_cluster, 33);
 
 /**
  * @generated from message ichor.v1alpha1.WatchClustersResponse
@@ -1173,7 +1352,7 @@ export type WatchClustersResponse = Message<"ichor.v1alpha1.WatchClustersRespons
  * Use `create(WatchClustersResponseSchema)` to create a new message.
  */
 export const WatchClustersResponseSchema: GenMessage<WatchClustersResponse> = /*@__PURE__*/
-  messageDesc(file_ichor_v1alpha1_cluster, 30);
+  messageDesc(file_ichor_v1alpha1_cluster, 34);
 
 /**
  * ClusterMode is how a cluster came to the hub.
@@ -1293,6 +1472,16 @@ export const ClusterService: GenService<{
     methodKind: "unary";
     input: typeof ApproveMachineRequestSchema;
     output: typeof ApproveMachineResponseSchema;
+  },
+  /**
+   * JoinMachine records that a machine in maintenance mode is to become one of a cluster.
+   *
+   * @generated from rpc ichor.v1alpha1.ClusterService.JoinMachine
+   */
+  joinMachine: {
+    methodKind: "unary";
+    input: typeof JoinMachineRequestSchema;
+    output: typeof JoinMachineResponseSchema;
   },
   /**
    * DiffConfig compares the machine config that each machine has with the one that the spec of its cluster asks for.

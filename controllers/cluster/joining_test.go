@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/targets"
+)
+
+// toJoin is a machine that is approved and is to join.
+func toJoin() *v1alpha1.TalosMachine {
+	return &v1alpha1.TalosMachine{
+		ObjectMeta: metav1.ObjectMeta{Name: "c-w-2"},
+		Spec:       v1alpha1.TalosMachineSpec{Address: "10.0.0.9", Approval: v1alpha1.Approved, Join: &v1alpha1.JoinSpec{}},
+	}
+}
+
+// A machine that is to join is no trouble of the cluster as long as it does not answer as one of it.
+func TestForgetBlank(t *testing.T) {
+	g := NewWithT(t)
+	facts := targets.Facts{Machines: []v1alpha1.TalosMachine{*toJoin(), {Spec: v1alpha1.TalosMachineSpec{Address: "10.0.0.1"}}}}
+	machines := map[string]found{"10.0.0.9": {trouble: "no answer"}, "10.0.0.1": {trouble: "no answer"}}
+	forgetBlank(facts, machines)
+	g.Expect(machines).To(And(HaveLen(1), HaveKey("10.0.0.1")))
+	machines = map[string]found{"10.0.0.9": {}}
+	forgetBlank(facts, machines)
+	g.Expect(machines).To(HaveLen(1), "it answers, and so belongs to it")
+	metav1.SetMetaDataAnnotation(&facts.Machines[0].ObjectMeta, v1alpha1.JoinedAtAnnotation, "2026-01-01T00:00:00Z")
+	machines = map[string]found{"10.0.0.9": {trouble: "no answer"}}
+	forgetBlank(facts, machines)
+	g.Expect(machines).To(HaveLen(1), "it has joined, and is missed")
+}
+
+func TestSetJoined(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*v1alpha1.TalosMachine)
+		joins  bool
+		status metav1.ConditionStatus
+		reason string
+	}{
+		"nobody asked":    {change: func(m *v1alpha1.TalosMachine) { m.Spec.Join = nil }},
+		"nobody approved": {change: func(m *v1alpha1.TalosMachine) { m.Spec.Approval = v1alpha1.ApprovalPending }, status: "False", reason: "ApprovalPending"},
+		"it waits":        {status: "False", reason: "Joining"},
+		"it has just":     {joins: true, status: "True", reason: "Joined"},
+		"it has long since": {change: func(m *v1alpha1.TalosMachine) {
+			metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.JoinedAtAnnotation, "2026-01-01T00:00:00Z")
+		}, status: "True", reason: "Joined"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, machine := NewWithT(t), toJoin()
+			if row.change != nil {
+				row.change(machine)
+			}
+			setJoined(machine, row.joins)
+			condition := meta.FindStatusCondition(machine.Status.Conditions, v1alpha1.MachineJoinedCondition)
+			if row.reason == "" {
+				g.Expect(condition).To(BeNil())
+				return
+			}
+			g.Expect(*condition).To(And(HaveField("Status", row.status), HaveField("Reason", row.reason)))
+		})
+	}
+}
+
+// It has joined when it is ready, and not before: a learner is not.
+func TestHasJoined(t *testing.T) {
+	g, machine := NewWithT(t), toJoin()
+	g.Expect(hasJoined(machine)).To(BeFalse())
+	setMachine(machine, v1alpha1.MachineReadyCondition, metav1.ConditionFalse, v1alpha1.MachineNotReadyReason, "the etcd member is a learner")
+	g.Expect(hasJoined(machine)).To(BeFalse())
+	setMachine(machine, v1alpha1.MachineReadyCondition, metav1.ConditionTrue, v1alpha1.MachineReadyReason, "")
+	g.Expect(hasJoined(machine)).To(BeTrue())
+	machine.Spec.Join = nil
+	g.Expect(hasJoined(machine)).To(BeFalse())
+}

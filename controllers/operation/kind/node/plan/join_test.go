@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/controllers/operation/plan"
+)
+
+// newcomer is a machine that is approved and is to join.
+func newcomer(name string, role v1alpha1.MachineRole) v1alpha1.TalosMachine {
+	return v1alpha1.TalosMachine{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec: v1alpha1.TalosMachineSpec{
+			ClusterName: "c1", Role: role, Address: "10.0.0.9", UUID: "u", Approval: v1alpha1.Approved, Join: &v1alpha1.JoinSpec{Fingerprint: "F"},
+		},
+	}
+}
+
+func TestJoin(t *testing.T) {
+	for name, row := range map[string]struct {
+		change  func(*plan.Facts, *v1alpha1.TalosMachine)
+		message string
+	}{
+		"one that may":         {},
+		"not approved":         {func(_ *plan.Facts, m *v1alpha1.TalosMachine) { m.Spec.Approval = v1alpha1.ApprovalPending }, "TalosMachine new is not approved"},
+		"one that never asked": {func(_ *plan.Facts, m *v1alpha1.TalosMachine) { m.Spec.Join = nil }, "TalosMachine new does not ask to join (spec.join)"},
+		"one that has joined": {func(_ *plan.Facts, m *v1alpha1.TalosMachine) {
+			m.Annotations = map[string]string{v1alpha1.JoinedAtAnnotation: "2026-01-01T00:00:00Z"}
+		}, "TalosMachine new has joined at 2026-01-01T00:00:00Z"},
+		"one that joins under its hands": {func(f *plan.Facts, m *v1alpha1.TalosMachine) {
+			m.Annotations = map[string]string{v1alpha1.JoinedAtAnnotation: "2026-01-01T00:00:00Z"}
+			f.Units = []v1alpha1.UnitStatus{{Name: "new"}}
+		}, ""},
+		"of whom nobody knows who it is": {func(_ *plan.Facts, m *v1alpha1.TalosMachine) { m.Spec.UUID = "" },
+			"TalosMachine new does not say where the machine is and which one (spec.address, spec.uuid)"},
+		"that providers make": {func(f *plan.Facts, _ *v1alpha1.TalosMachine) {
+			f.CAPICluster = &clusterv1.Cluster{}
+			f.CAPICluster.Spec.ControlPlaneRef.Kind = "TalosControlPlane"
+			f.CAPICluster.Spec.ControlPlaneRef.Name = "c1"
+		}, "the machines of cluster c1 are made by Cluster API's providers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			f, machine := facts(3, "new", "Join"), newcomer("new", v1alpha1.WorkerRole)
+			if row.change != nil {
+				row.change(&f, &machine)
+			}
+			f.Machines = append(f.Machines, machine)
+			_, refusals := Planner{}.Plan(f)
+			if row.message == "" {
+				g.Expect(refusals).To(BeEmpty())
+				return
+			}
+			g.Expect(refusals).To(HaveExactElements(And(
+				HaveField("Gate", "MachineKnown"), HaveField("Message", row.message), HaveField("Passing", false), HaveField("Overridable", false))))
+		})
+	}
+}
+
+// A control plane asks for etcd, a worker does not, and neither for an odd number of control planes.
+func TestJoinStages(t *testing.T) {
+	for role, want := range map[v1alpha1.MachineRole]struct {
+		stage string
+		gates []string
+	}{
+		v1alpha1.ControlPlaneRole: {"JoinControlPlane", []string{"MachinesDiscovered", "TargetReachable", "EtcdHealthy", "ControlPlanesReady"}},
+		v1alpha1.WorkerRole:       {"JoinWorker", []string{"MachinesDiscovered", "TargetReachable"}},
+	} {
+		g := NewWithT(t)
+		f, machine := facts(4, "new", "Join"), newcomer("new", role)
+		f.Machines = append(f.Machines, machine)
+		made, refusals := Planner{}.Plan(f)
+		g.Expect(refusals).To(BeEmpty())
+		g.Expect(made.Effect).To(Equal(plan.EffectJoin))
+		g.Expect(made.Stages).To(HaveExactElements(And(HaveField("Name", want.stage), HaveField("Gates", want.gates), HaveField("Joins", true))))
+		g.Expect(made.Stages[0].Asks("ControlPlaneTransitioning")).To(BeFalse())
+		g.Expect(JoinsEtcd(made.Stages[0].Name)).To(Equal(role == v1alpha1.ControlPlaneRole))
+		g.Expect(made.DisruptedControlPlanes(f.Approved())).To(BeEmpty())
+		g.Expect(made.Warnings).To(ContainElement(HaveField("Code", "GivesSecrets")))
+	}
+}
+
+// A reset that removes a control plane crosses even numbers of them; one that keeps the machine does not.
+func TestResetAndEvenNumbers(t *testing.T) {
+	g := NewWithT(t)
+	for wipe, even := range map[v1alpha1.WipeTarget]bool{v1alpha1.WipeSystem: false, v1alpha1.WipeUserVolumes: true} {
+		f := facts(4, "cp-2", "Reset")
+		f.Spec.Node.Reset = &v1alpha1.ResetParameters{Wipe: []v1alpha1.WipeTarget{wipe}}
+		made, _ := Planner{}.Plan(f)
+		g.Expect(made.Stages[0].Asks("ControlPlaneTransitioning")).To(Equal(even), string(wipe))
+		g.Expect(made.Stages[0].Asks("EtcdHealthy")).To(BeTrue())
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"ichor.maesh.dev/hub/api/v1alpha1"
+	"ichor.maesh.dev/hub/test/invariant"
+	"ichor.maesh.dev/hub/test/sim"
+	"ichor.maesh.dev/hub/test/sim/journal"
+)
+
+var grow = sim.ClusterSpec{Name: "grow", ControlPlanes: 1, Workers: 1, BlankControlPlanes: 4, BlankWorkers: 1}
+
+var _ = Describe("A cluster that grows and shrinks", Ordered, func() {
+	var w *world
+	var cluster *sim.Cluster
+
+	BeforeAll(func(ctx SpecContext) {
+		w = install(ctx, grow)
+		cluster = w.Fleet.Cluster("grow")
+	}, NodeTimeout(8*time.Minute))
+
+	joins := func(ctx context.Context, name, role string, more ...string) []string {
+		GinkgoHelper()
+		node := cluster.Node(name)
+		fingerprint, err := node.Fingerprint()
+		Expect(err).NotTo(HaveOccurred())
+		return append([]string{
+			"machine", "join", "--cluster", "grow", "--address", node.Address(), "--role", role, "--hostname", name, "--fingerprint", fingerprint,
+			"--approve", "--yes",
+		}, more...)
+	}
+	happened := func(node, method string) func() bool {
+		return func() bool {
+			return len(w.Fleet.Journal().Entries(journal.Filter{Cluster: "grow", Node: node, Method: method})) > 0
+		}
+	}
+	over := func(ctx context.Context, name string) func() (bool, error) {
+		return func() (bool, error) {
+			var list v1alpha1.TalosOperationList
+			if err := w.client.List(ctx, &list); err != nil {
+				return false, err
+			}
+			for i := range list.Items {
+				if node := list.Items[i].Spec.Node; node != nil && node.Machine == "grow-"+name {
+					Expect(list.Items[i].Status.FailureReason).To(BeEmpty())
+					return list.Items[i].Completed(), nil
+				}
+			}
+			return false, nil
+		}
+	}
+
+	It("shows a machine in maintenance mode, and gives it nothing before somebody vouches for it", func(ctx SpecContext) {
+		node := cluster.Node("worker-2")
+		fingerprint, err := node.Fingerprint()
+		Expect(err).NotTo(HaveOccurred())
+		shown := w.ichor(ctx, 0, "machine", "join", "--cluster", "grow", "--address", node.Address(), "--role", "worker", "--dry-run")
+		Expect(shown.Out).To(And(ContainSubstring(fingerprint), ContainSubstring(node.UUID()), ContainSubstring("/dev/vda")))
+		w.ichor(ctx, 2, "machine", "join", "--cluster", "grow", "--address", node.Address(), "--role", "worker", "--yes")
+		other := "A" + fingerprint[1:]
+		if other == fingerprint {
+			other = "B" + fingerprint[1:]
+		}
+		wrong := w.ichor(ctx, 1, "machine", "join", "--cluster", "grow", "--address", node.Address(), "--role", "worker", "--fingerprint", other, "--yes")
+		Expect(wrong.Err).To(ContainSubstring("compare it with the machine's console"))
+		Expect(node.State().Maintenance).To(BeTrue())
+
+		recorded := w.ichor(ctx, 0, "machine", "join", "--cluster", "grow", "--address", node.Address(), "--role", "worker", "--hostname", "worker-2", "--fingerprint", fingerprint, "--yes")
+		Expect(recorded.Out).To(ContainSubstring("ichor machine approve grow-worker-2"))
+		Expect(w.ichor(ctx, 1, "node", "join", "grow-worker-2", "--yes").Err).To(ContainSubstring("TalosMachine grow-worker-2 is not approved"))
+		w.ichor(ctx, 0, "machine", "approve", "grow-worker-2")
+		w.ichor(ctx, 0, "node", "join", "grow-worker-2", "--yes", "--follow")
+		Expect(node.State().Ready).To(BeTrue())
+		var machines struct{ Machines []json.RawMessage }
+		Expect(w.CLIJSON(ctx, &machines, "machine", "list", "--cluster", "grow")).To(Succeed())
+		Expect(machines.Machines).To(HaveLen(3))
+	}, SpecTimeout(12*time.Minute))
+
+	It("goes from one control plane to five, one at a time, with a hub that is killed on the way", func(ctx SpecContext) {
+		for i, at := range []string{"event provisioned", "event down", "event etcd-learner", "event etcd-voter"} {
+			name := fmt.Sprintf("cp-%d", i+2)
+			w.ichor(ctx, 0, joins(ctx, name, "controlplane")...)
+			Eventually(happened(name, at)).WithContext(ctx).Should(BeTrue())
+			Expect(w.KillHub()).To(Succeed())
+			Expect(w.StartHub(ctx)).To(Succeed())
+			Eventually(over(ctx, name)).WithContext(ctx).Should(BeTrue())
+			Expect(cluster.Node(name).State()).To(And(HaveField("Ready", true), HaveField("EtcdUp", true)))
+		}
+	}, SpecTimeout(12*time.Minute))
+
+	It("goes back to three, by way of four", func(ctx SpecContext) {
+		config, err := clientcmd.RESTConfigFromKubeConfig(cluster.Kubeconfig())
+		Expect(err).NotTo(HaveOccurred())
+		target, err := kubernetes.NewForConfig(config)
+		Expect(err).NotTo(HaveOccurred())
+		for _, name := range []string{"cp-5", "cp-4"} {
+			w.ichor(ctx, 0, "node", "reset", "grow-"+name, "--confirm", "grow-"+name)
+			Eventually(happened(name, "event etcd-removed")).WithContext(ctx).Should(BeTrue())
+			Expect(w.KillHub()).To(Succeed())
+			Expect(w.StartHub(ctx)).To(Succeed())
+			Eventually(func(g Gomega) {
+				var list v1alpha1.TalosOperationList
+				g.Expect(w.client.List(ctx, &list)).To(Succeed())
+				for i := range list.Items {
+					g.Expect(list.Items[i].Completed()).To(BeTrue(), list.Items[i].Name)
+				}
+			}).WithContext(ctx).Should(Succeed())
+			Expect(w.client.Delete(ctx, &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "grow-" + name}})).To(Succeed())
+			Expect(target.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+		}
+		Eventually(w.Unavailable).WithContext(ctx).Should(BeEmpty())
+		Expect(cluster.KubernetesNodes()).To(HaveLen(5), "three control planes and two workers")
+	}, SpecTimeout(12*time.Minute))
+
+	It("changed who belongs to etcd one at a time, gave each machine its config once, and bootstrapped nothing", func() {
+		changes := invariant.ReadMembership(w.Fleet.Journal(), "grow", invariant.IsControlPlane)
+		Expect(changes.Problems()).To(BeEmpty())
+		Expect(changes.Joined).To(Equal([]string{"cp-2", "cp-3", "cp-4", "cp-5"}))
+		Expect(changes.Removed).To(Equal([]string{"cp-5", "cp-4"}))
+		Expect(changes.Most).To(Equal(1))
+		Expect(changes.Provisioned).To(HaveKeyWithValue("worker-2", 1))
+	})
+})
