@@ -183,7 +183,8 @@ test-ui: build build-openid ## Run the tests of the page: what it computes, then
 .PHONY: test-e2e
 test-e2e: build build-kubectl build-talosctl build-capi-core build-clusterctl build-helm ## Run the end-to-end tests on the binaries.
 	ICHOR_REQUIRE_BINARIES=1 $(GO) run github.com/onsi/ginkgo/v2/ginkgo --procs $(E2E_JOBS) --timeout 40m ./test/e2e # Left out without a word is worse than red.
-	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p $(E2E_JOBS) -count=1 -timeout 40m -skip '^TestDeep' $(filter-out %/hub/test/e2e,$(E2E_PACKAGES))
+	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -run '^TestStart$$' ./hub/standalone/e2e # Beside nothing: it is held to seconds.
+	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p $(E2E_JOBS) -count=1 -timeout 40m -skip '^TestDeep|^TestStart$$' $(filter-out %/hub/test/e2e,$(E2E_PACKAGES))
 
 .PHONY: test-deep
 test-deep: build build-kubectl build-talosctl build-kube-apiserver ## Run the tests on clusters of real etcd and real API servers (DEEP_FLAGS=-short without the longest).
