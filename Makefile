@@ -12,8 +12,8 @@ JOBS ?= 2
 # Processes of the controller suite, each with an API server of its own.
 PROCS ?= 4
 
-# Packages of end-to-end tests at once. Their fleets mostly wait, too.
-E2E_JOBS ?= 2
+# End-to-end tests at once: specs of the largest suite, then packages. Their fleets mostly wait, too.
+E2E_JOBS ?= 3
 
 TOOLS := $(CURDIR)/bin/tools
 CONTROLLER_GEN_VERSION := v0.21.0
@@ -171,7 +171,7 @@ test: test-unit test-ui test-e2e test-deep ## Run every test.
 .PHONY: test-unit
 test-unit: build-ichor-hub ## Run unit tests and controller tests (these start the hub's API server).
 	$(GO) test -p $(JOBS) -timeout 30m -skip '^TestDeep' $(UNIT_PACKAGES)
-	$(GO) run github.com/onsi/ginkgo/v2/ginkgo --procs $(PROCS) --timeout 30m ./controllers/operation # It mostly waits.
+	GOGC=400 $(GO) run github.com/onsi/ginkgo/v2/ginkgo --procs $(PROCS) --timeout 30m ./controllers/operation # A quarter of it is garbage collection else.
 	$(GO) -C hack/image test -p $(JOBS) ./...
 
 .PHONY: test-ui
@@ -182,7 +182,9 @@ test-ui: build build-openid ## Run the tests of the page: what it computes, then
 
 .PHONY: test-e2e
 test-e2e: build build-kubectl build-talosctl build-capi-core build-clusterctl build-helm ## Run the end-to-end tests on the binaries.
-	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p $(E2E_JOBS) -count=1 -timeout 40m -skip '^TestDeep' $(E2E_PACKAGES) # Left out without a word is worse than red.
+	ICHOR_REQUIRE_BINARIES=1 $(GO) run github.com/onsi/ginkgo/v2/ginkgo --procs $(E2E_JOBS) --timeout 40m ./test/e2e # Left out without a word is worse than red.
+	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -run '^TestStart$$' ./hub/standalone/e2e # Beside nothing: it is held to seconds.
+	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p $(E2E_JOBS) -count=1 -timeout 40m -skip '^TestDeep|^TestStart$$' $(filter-out %/hub/test/e2e,$(E2E_PACKAGES))
 
 .PHONY: test-deep
 test-deep: build build-kubectl build-talosctl build-kube-apiserver ## Run the tests on clusters of real etcd and real API servers (DEEP_FLAGS=-short without the longest).

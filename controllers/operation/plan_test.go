@@ -133,6 +133,40 @@ var plannedKinds = map[string]planned{
 		calls:  map[string]string{"Reboot": "Reboot"},
 		groups: [][]string{{"c-w3"}},
 	},
+	"a restore of etcd": {
+		kind: v1alpha1.EtcdRestoreKind, fleet: func(ctx SpecContext) *fleet { return newRestoreFleet(ctx, 3, 2) },
+		spec:   restore(v1alpha1.SafetySnapshotNone),
+		calls:  map[string]string{"Wipe": "Reset", "Kubelets": "RestartService"},
+		stage:  "Wipe",
+		groups: [][]string{{"c-cp1", "c-cp2", "c-cp3"}},
+	},
+	"a rotation of an authority": {
+		kind: v1alpha1.CARotationKind, fleet: func(ctx SpecContext) *fleet {
+			f := newFleet(ctx, 3, 3)
+			f.leads(ctx, "cp2")
+			f.hasAuthorities(ctx, newVersion)
+			f.annotations = confirmed(talosCA)
+			return f
+		},
+		spec: v1alpha1.TalosOperationSpec{
+			MaxUnavailable: ptr.To(intstr.FromInt32(2)), CARotation: &v1alpha1.CARotationParameters{Authorities: []v1alpha1.CAAuthority{talosCA}},
+		},
+		calls:  map[string]string{"TalosAccept": "ApplyConfig"},
+		stage:  "TalosAccept",
+		groups: [][]string{{"c-cp1"}, {"c-cp3"}, {"c-cp2"}, {"c-w1", "c-w2"}, {"c-w3"}},
+	},
+	"a rotation of a key": {
+		kind: v1alpha1.KeyRotationKind, fleet: func(ctx SpecContext) *fleet {
+			f := newFleet(ctx, 3, 0)
+			f.rotates(ctx, newVersion, false)
+			f.leads(ctx, "cp2")
+			return f
+		},
+		spec:   rotation(v1alpha1.ServiceAccountKey),
+		calls:  map[string]string{"Check": "CheckConfig", "AcceptServiceAccount": "ApplyConfig"},
+		stage:  "AcceptServiceAccount",
+		groups: [][]string{{"c-cp1"}, {"c-cp3"}, {"c-cp2"}},
+	},
 }
 
 var _ = Describe("A plan", func() {

@@ -164,10 +164,10 @@ func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 		v1alpha1.CARotationKind:  newRotationExecutor(f),
 		v1alpha1.EtcdRestoreKind: newRestoreExecutor(f),
 	}
+	// It goes with the API server: deleted, it would wait for operations that no hub lets go of, and the API server would look again and again.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
 	f.namespace = namespace.Name
-	DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, namespace)).To(Succeed()) })
 
 	cluster := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: f.namespace, Name: "c", Annotations: map[string]string{
