@@ -170,9 +170,11 @@ func notListed(ctx context.Context, reader talos.Reader, scope kind.Scope, unit 
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(lists)) {
-		votes := slices.ContainsFunc(lists[name], func(m talos.EtcdMember) bool { return m.ID == own.MemberID && !m.Learner })
-		if !votes {
-			return fmt.Sprintf("%s does not know it as a voter", name)
+		switch i := slices.IndexFunc(lists[name], func(m talos.EtcdMember) bool { return m.ID == own.MemberID }); {
+		case i < 0:
+			return fmt.Sprintf("%s does not know its etcd member", name)
+		case lists[name][i].Learner:
+			return fmt.Sprintf("its etcd member is a learner, as %s knows it", name)
 		}
 	}
 	return ""

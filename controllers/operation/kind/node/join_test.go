@@ -229,7 +229,7 @@ func TestJoinWhileAnotherDies(t *testing.T) {
 	n.machines["new"].Annotations = map[string]string{v1alpha1.JoinedAtAnnotation: "2026-01-01T00:00:00Z"}
 	g.Expect(n.next(t, unit)).To(HaveField("Verdict", kind.Done))
 	n.talos.Change("10.0.0.2", func(_ *talos.Machine, e *talos.Etcd) { e.Members = e.Members[:3] })
-	g.Expect(n.next(t, unit)).To(And(HaveField("Verdict", kind.Wait), HaveField("Message", ContainSubstring("c1-cp-2 does not know it as a voter"))))
+	g.Expect(n.next(t, unit)).To(And(HaveField("Verdict", kind.Wait), HaveField("Message", ContainSubstring("c1-cp-2 does not know its etcd member"))))
 }
 
 // What is installed is what the model runs, and not a name with a hole in it.
