@@ -24,6 +24,10 @@ const (
 	// cluster. Until then it counts as none. It moves with the object, so that a move makes no member a stranger.
 	JoinedAtAnnotation = "ichor.maesh.dev/joined-at"
 
+	// ProvisionedAtAnnotation on a TalosMachine records when a machine that was asked to join was about to be given its machine config, with the
+	// secrets of its cluster. It is written before that.
+	ProvisionedAtAnnotation = "ichor.maesh.dev/provisioned-at"
+
 	// OwnerIDAnnotation on a TalosCluster is the identity under which this hub manages the target. It is made at import
 	// and moves with the object, so that the record on the target still matches after a move.
 	OwnerIDAnnotation = "ichor.maesh.dev/owner-id"

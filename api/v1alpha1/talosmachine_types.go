@@ -65,6 +65,7 @@ type JoinSpec struct {
 // TalosMachineSpec says which node this is and what the hub may do with it.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.uuid) || (has(self.uuid) && self.uuid == oldSelf.uuid)",message="uuid is immutable once it is set: another machine is another TalosMachine"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.join) || has(self.join)",message="join stays once it is set: without it a machine that has not joined would count as one of its cluster; to give it up, delete the TalosMachine"
 type TalosMachineSpec struct {
 	// clusterName is the Cluster to which the machine belongs.
 	// +required
@@ -95,7 +96,7 @@ type TalosMachineSpec struct {
 	Approval Approval `json:"approval,omitempty"`
 
 	// join asks that the machine, which waits in maintenance mode, becomes one of its cluster. An operation of kind node with action Join does
-	// that, once the machine is approved. It counts for nothing as soon as the machine has joined.
+	// that, once the machine is approved. It counts for nothing as soon as the machine has joined, and stays.
 	// +optional
 	Join *JoinSpec `json:"join,omitempty"`
 
@@ -305,6 +306,12 @@ func (m *TalosMachine) Held() bool {
 // Joining says whether the machine is to become one of its cluster and is none yet.
 func (m *TalosMachine) Joining() bool {
 	return m.Spec.Join != nil && m.Annotations[JoinedAtAnnotation] == ""
+}
+
+// HalfJoined says whether the machine was given, or may have been given, the secrets of its cluster, and does not count as one of it: nothing
+// that goes to every machine of the cluster goes to it.
+func (m *TalosMachine) HalfJoined() bool {
+	return m.Joining() && m.Annotations[ProvisionedAtAnnotation] != ""
 }
 
 // Stranger says whether the machine seems to be one of the cluster, and nobody has approved it. One that has yet to join is none.

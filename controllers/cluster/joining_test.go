@@ -3,11 +3,13 @@
 package cluster
 
 import (
+	"cmp"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/targets"
@@ -78,4 +80,37 @@ func TestHasJoined(t *testing.T) {
 	g.Expect(hasJoined(machine)).To(BeTrue())
 	machine.Spec.Join = nil
 	g.Expect(hasJoined(machine)).To(BeFalse())
+}
+
+// A machine that joins may have another address once it has its machine config. It is found by its UUID, which only it tells as one of the
+// cluster.
+func TestJoinsElsewhere(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*v1alpha1.TalosMachine)
+		others []found
+		uuid   string
+		want   string
+	}{
+		"it answers elsewhere":          {want: "10.0.0.20"},
+		"it was given nothing yet":      {change: func(m *v1alpha1.TalosMachine) { m.Annotations = nil }, want: "10.0.0.9"},
+		"it has joined":                 {change: func(m *v1alpha1.TalosMachine) { m.Annotations[v1alpha1.JoinedAtAnnotation] = "x" }, want: "10.0.0.9"},
+		"it answers at both":            {others: []found{answering("10.0.0.9", "Worker", "w-2", "u2")}, want: "10.0.0.9"},
+		"another one answers elsewhere": {uuid: "u3", want: "10.0.0.9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, machine := NewWithT(t), toJoin()
+			machine.Namespace, machine.Labels = "default", map[string]string{"cluster.x-k8s.io/cluster-name": "c1"}
+			machine.Spec.ClusterName, machine.Spec.Role, machine.Spec.UUID = "c1", v1alpha1.WorkerRole, "u2"
+			machine.Annotations = map[string]string{v1alpha1.ProvisionedAtAnnotation: "2026-01-01T00:00:00Z"}
+			if row.change != nil {
+				row.change(machine)
+			}
+			r, facts := world(t, *machine)
+			seen := seeing(append(row.others, answering("10.0.0.20", "Worker", "w-2", cmp.Or(row.uuid, "u2")))...)
+			g.Expect(r.discover(t.Context(), facts, seen)).To(Succeed())
+			now := &v1alpha1.TalosMachine{}
+			g.Expect(r.Client.Get(t.Context(), client.ObjectKeyFromObject(machine), now)).To(Succeed())
+			g.Expect(now.Spec.Address).To(Equal(row.want))
+		})
+	}
 }

@@ -29,7 +29,13 @@ const uuidCharacters = 5
 // discover makes a TalosMachine of every machine that was found and answers. Those that are recorded are matched by UUID.
 func (r *Reconciler) discover(ctx context.Context, facts *targets.Facts, seen probe) error {
 	for _, machine := range inOrder(seen.machines) {
-		if machine.trouble != "" || machine.facts.UUID == "" || byUUID(facts.Machines, machine.facts.UUID) != nil {
+		if machine.trouble != "" || machine.facts.UUID == "" {
+			continue
+		}
+		if recorded := byUUID(facts.Machines, machine.facts.UUID); recorded != nil {
+			if err := r.moved(ctx, *facts, seen, recorded, machine); err != nil {
+				return err
+			}
 			continue
 		}
 		if machine.facts.NodeName == "" {

@@ -5,14 +5,8 @@ package machineconfig
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 
-	"github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
-	"github.com/siderolabs/talos/pkg/machinery/config/machine"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"go.yaml.in/yaml/v4"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -25,7 +19,11 @@ type Joining struct {
 	Model    []byte
 	Siblings [][]byte
 
-	// Own are the addresses and names of the model itself.
+	// Base is the config to which patches are applied on the model; empty where nobody knows it, and then Model stands for it. What patches
+	// have brought there is not in it: some of them may be for the model alone, and others may be taken away.
+	Base []byte
+
+	// Own are the addresses and names of the model itself, beside those in its config.
 	Own []string
 
 	// Patches are those of the cluster that are for the machine, in order.
@@ -65,48 +63,102 @@ var sharedMaps = []place{
 // ownNames are lists that may have the addresses and names of one machine in them.
 var ownNames = []place{field(mainKind, "machine.certSANs"), field(mainKind, "cluster.apiServer.certSANs"), field("KubeAPIServerConfig", "certExtraSANs")}
 
-// Join returns the base of a machine that joins, and the whole config that it shall have: the base with the patches over it, and with the
-// versions, keys and authorities that the model has.
-func Join(in Joining) (base, whole []byte, err error) {
-	own, err := split(in.Model)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the config of the model: %w", err)
-	}
-	documents := withoutOwn(own, in)
-	if documents, err = named(documents, own, in.Hostname); err != nil {
-		return nil, nil, err
-	}
-	if documents, err = onto(documents, in.Disk, in.Image); err != nil {
-		return nil, nil, err
-	}
-	base = join(documents)
-	active, err := normal(own)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the config of the model: %w", err)
-	}
-	r := rendered{active: active}
-	if err := r.patch(Input{Base: base, Patches: in.Patches, Active: in.Model}); err != nil {
-		return nil, nil, err
-	}
-	if r.now, err = installing(r.now, in.Image); err != nil { // The model's own was followed.
-		return nil, nil, err
-	}
-	if objection := validate(r.now); objection != nil {
-		if before := validate(active); before == nil || before.Error() != objection.Error() { // The model lives with it.
-			return nil, nil, fmt.Errorf("refused by Talos: %w", objection)
-		}
-	}
-	return base, join(r.now), nil
+// Joined is what Join makes.
+type Joined struct {
+	// Base is the base of the machine, and Whole the config that it shall have: the base with the patches over it, and with the versions, keys
+	// and authorities that the model has.
+	Base, Whole []byte
+
+	// Left is what the model has and the machine does not get, as far as somebody may miss it.
+	Left []string
 }
 
-// withoutOwn is what is left of a config once everything is taken out that is the model's own.
-func withoutOwn(documents []document, in Joining) []document {
+// Join makes the config of a machine that joins.
+func Join(in Joining) (Joined, error) {
+	own, err := split(in.Model)
+	if err != nil {
+		return Joined{}, fmt.Errorf("the config of the model: %w", err)
+	}
+	from := own
+	if len(in.Base) > 0 {
+		if from, err = split(in.Base); err != nil {
+			return Joined{}, fmt.Errorf("the base config of the model: %w", err)
+		}
+	}
+	if err := in.knowModel(own); err != nil {
+		return Joined{}, err
+	}
+	siblings := in.siblings()
+	documents, left := forgetDisks(withoutOwn(from, in, siblings), siblings)
+	for _, step := range []func([]document) ([]document, error){
+		func(d []document) ([]document, error) { return named(d, slices.Concat(from, own), in.Hostname) },
+		func(d []document) ([]document, error) { return onto(d, in.Disk, in.Image) },
+		joinsEtcd,
+	} {
+		if documents, err = step(documents); err != nil {
+			return Joined{}, err
+		}
+	}
+	now, err := in.over(documents, own)
+	if err != nil {
+		return Joined{}, err
+	}
+	if err := leftOver(documents, now, in, siblings); err != nil {
+		return Joined{}, err
+	}
+	return Joined{Base: join(documents), Whole: join(now), Left: append(left, sharedAddresses(own)...)}, nil
+}
+
+// knowModel takes from the config of the model by what else it is known.
+func (in *Joining) knowModel(own []document) error {
+	names, err := NamesIn(in.Model)
+	if err != nil {
+		return err
+	}
+	in.Own = slices.Concat(in.Own, names, ownAddresses(own))
+	return nil
+}
+
+// siblings are those that can be read.
+func (in *Joining) siblings() [][]document {
 	siblings := make([][]document, 0, len(in.Siblings))
 	for _, sibling := range in.Siblings {
 		if other, err := split(sibling); err == nil {
 			siblings = append(siblings, other)
 		}
 	}
+	return siblings
+}
+
+// over is what the patches make of a base, with what the model has of the fields that operations of their own change.
+func (in *Joining) over(base, own []document) ([]document, error) {
+	active, err := normal(own)
+	if err != nil {
+		return nil, fmt.Errorf("the config of the model: %w", err)
+	}
+	r := rendered{active: active}
+	if err := r.patch(Input{Base: join(base), Patches: in.Patches, Active: in.Model}); err != nil {
+		return nil, err
+	}
+	if r.now, err = installing(r.now, in.Image); err != nil { // The model's own was followed.
+		return nil, err
+	}
+	if r.now, err = joinsEtcd(r.now); err != nil { // Likewise.
+		return nil, err
+	}
+	if err := noEtcdOfItsOwn(r.now); err != nil {
+		return nil, err
+	}
+	if objection := validate(r.now); objection != nil {
+		if before := validate(active); before == nil || before.Error() != objection.Error() { // The model lives with it.
+			return nil, fmt.Errorf("refused by Talos: %w", objection)
+		}
+	}
+	return r.now, nil
+}
+
+// withoutOwn is what is left of a config once everything is taken out that is the model's own.
+func withoutOwn(documents []document, in Joining, siblings [][]document) []document {
 	var made []document
 	for _, d := range documents {
 		if slices.Contains(networkKinds, d.kind) || d.kind == hostnameKind {
@@ -232,104 +284,43 @@ func valued(documents []document, where place, value *yaml.Node) ([]document, er
 	return made, nil
 }
 
-// FirstWorker makes the config of a worker for a cluster that has none, whose model is a control plane: what Talos generates from the secrets
-// of the cluster, with its network, and with the authorities that it has now.
-func FirstWorker(controlPlane []byte, version string) ([]byte, error) {
-	_, provider, err := read(controlPlane)
-	if err != nil {
-		return nil, err
-	}
-	generated, err := generatedWorker(provider, version)
-	if err != nil {
-		return nil, err
-	}
-	for _, authority := range []v1alpha1.CAAuthority{v1alpha1.TalosCA, v1alpha1.KubernetesCA} {
-		have, err := ReadAuthorities(controlPlane, authority)
-		if err != nil {
-			return nil, err
-		}
-		if generated, err = acceptingLike(generated, authority, have); err != nil {
-			return nil, err
-		}
-	}
-	return kubeletLike(generated, controlPlane)
+// scalarsOf are the scalars of a value that hold something: arguments are one, or a list.
+func scalarsOf(value *yaml.Node) []leaf {
+	return slices.DeleteFunc(leavesOf(value), func(l leaf) bool { return l.value() == "" })
 }
 
-// acceptingLike is a config that accepts the authorities which a control plane has, and signs by none.
-func acceptingLike(config []byte, of v1alpha1.CAAuthority, have Authorities) ([]byte, error) {
-	now, err := ReadAuthorities(config, of)
-	if err != nil {
-		return nil, err
-	}
-	if len(now.Issuing) == 0 { // The form in which workers only accept.
-		have.Accepted, have.Issuing = append([][]byte{have.Issuing}, have.Accepted...), nil
-	}
-	have.Key = nil
-	return WithAuthorities(config, of, have)
-}
-
-// kubeletLike is a config with the kubelet that another one has.
-func kubeletLike(config, other []byte) ([]byte, error) {
+// NamesIn are the names that a config gives its machine and its node; none where it leaves that to Talos.
+func NamesIn(config []byte) ([]string, error) {
 	documents, err := split(config)
 	if err != nil {
 		return nil, err
 	}
-	model, err := split(other)
-	if err != nil {
-		return nil, err
+	var names []string
+	for _, where := range [][]place{
+		{field(mainKind, "machine.network.hostname"), field(hostnameKind, "hostname")},
+		{field(mainKind, "machine.kubelet.extraArgs.hostname-override"), field("KubeletConfig", "extraArgs.hostname-override")},
+	} {
+		for _, name := range scalarsOf(valueAt(documents, where)) {
+			names = append(names, name.value())
+		}
 	}
-	kubelet := followed[0]
-	image := valueAt(model, kubelet)
-	if image == nil {
-		return config, nil
-	}
-	where := targetOf(documents, nil, kubelet)
-	if documents, err = valued(documents, where, image); err != nil {
-		return nil, err
-	}
-	return join(documents), nil
+	return names, nil
 }
 
-// errNoEndpoint means that a config does not say what a worker has to know.
-var errNoEndpoint = errors.New("the config of the control plane does not say at which endpoint the cluster is")
-
-func generatedWorker(provider config.Provider, version string) ([]byte, error) {
-	cluster, network := provider.K8sClusterConfig(), provider.K8sNetworkConfig()
-	if cluster == nil || cluster.ClusterEndpoint() == nil || network == nil {
-		return nil, errNoEndpoint
-	}
-	contract, err := config.ParseContractFromVersion(version)
+// InstallerIn is the installer that a config names, if it names one.
+func InstallerIn(config []byte) string {
+	documents, err := split(config)
 	if err != nil {
-		return nil, fmt.Errorf("the version of Talos %q: %w", version, err)
+		return ""
 	}
-	bundle, err := secrets.NewBundleFromConfig(secrets.NewClock(), provider)
-	if err != nil {
-		return nil, errors.New("the secrets of the cluster cannot be taken from the config of the control plane") // Its words may quote them.
+	if image := valueAt(documents, installers); image != nil {
+		return image.Value
 	}
-	input, err := generate.NewInput(cluster.ClusterName(), cluster.ClusterEndpoint().String(), constants.DefaultKubernetesVersion,
-		generate.WithVersionContract(contract), generate.WithSecretsBundle(bundle), generate.WithDNSDomain(network.DNSDomain()))
-	if err != nil {
-		return nil, errors.New("no config of a worker can be made from that of the control plane")
-	}
-	input.PodNet, input.ServiceNet = texts(network.PodCIDRs()), texts(network.ServiceCIDRs())
-	made, err := input.Config(machine.TypeWorker)
-	if err != nil {
-		return nil, errors.New("no config of a worker can be made from that of the control plane")
-	}
-	documents, err := encode(made)
-	if err != nil {
-		return nil, err
-	}
-	return join(documents), nil
+	return ""
 }
 
-func texts(prefixes []netip.Prefix) []string {
-	list := make([]string, len(prefixes))
-	for i, prefix := range prefixes {
-		list[i] = prefix.String()
-	}
-	return list
-}
+// installers is where a config names the installer.
+var installers = []place{field(mainKind, "machine.install.image"), field(installKind, "installer.image")}
 
 // InstalledBy says which disk, and which installer, a config that Join made names.
 func InstalledBy(config []byte) (disk, image string, err error) {
@@ -338,7 +329,7 @@ func InstalledBy(config []byte) (disk, image string, err error) {
 		return "", "", err
 	}
 	disks := valueAt(documents, []place{field(mainKind, "machine.install.disk"), field(installKind, "provisioning.diskSelector.match")})
-	images := valueAt(documents, []place{field(mainKind, "machine.install.image"), field(installKind, "installer.image")})
+	images := valueAt(documents, installers)
 	if disks == nil || images == nil {
 		return "", "", errors.New("the machine config does not say where Talos is installed, and which")
 	}

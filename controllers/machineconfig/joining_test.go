@@ -46,18 +46,18 @@ func TestJoinLeavesTheModelsOwn(t *testing.T) {
 			} else {
 				model = with(t, model, "machine: {network: {interfaces: [{interface: eth0, addresses: [10.0.0.7/24]}]}}")
 			}
-			base, whole, err := Join(Joining{
+			made, err := Join(Joining{
 				Model: model, Siblings: [][]byte{shared}, Own: []string{"10.0.0.7", "w-1"}, Hostname: "w-2", Disk: "/dev/vdb", Image: installer,
 				Patches: []v1alpha1.MachineConfigPatch{{Name: "a", Patch: "machine: {sysctls: {net.core.somaxconn: \"9\"}}"}},
 			})
 			g.Expect(err).NotTo(HaveOccurred())
-			text := string(whole)
+			text := string(made.Whole)
 			g.Expect(text).NotTo(ContainSubstring("10.0.0.7"))
 			g.Expect(text).NotTo(ContainSubstring("rack"))
 			g.Expect(text).To(And(ContainSubstring("pool: a"), ContainSubstring("lb.example"), ContainSubstring("swappiness"), ContainSubstring("somaxconn"),
 				ContainSubstring(installer), ContainSubstring("/dev/vdb"), ContainSubstring("hostname: w-2")))
-			g.Expect(string(base)).NotTo(ContainSubstring("somaxconn"), "what a patch adds goes when the patch is taken away")
-			g.Expect(Hash(whole)).NotTo(Equal(Hash(model)))
+			g.Expect(string(made.Base)).NotTo(ContainSubstring("somaxconn"), "what a patch adds goes when the patch is taken away")
+			g.Expect(Hash(made.Whole)).NotTo(Equal(Hash(model)))
 		})
 	}
 }
@@ -66,11 +66,11 @@ func TestJoinLeavesTheModelsOwn(t *testing.T) {
 func TestJoinIsTheSameEachTime(t *testing.T) {
 	g := NewWithT(t)
 	in := Joining{Model: generated(t, v13, machine.TypeControlPlane), Hostname: "cp-4", Disk: "/dev/vda", Image: installer}
-	_, first, err := Join(in)
+	first, err := Join(in)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, second, err := Join(in)
+	second, err := Join(in)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(Hash(second)).To(Equal(Hash(first)))
+	g.Expect(Hash(second.Whole)).To(Equal(Hash(first.Whole)))
 }
 
 // A machine that joins has the authorities and keys that its model has now, whatever pass of a rotation that is: what is accepted and what
@@ -88,9 +88,9 @@ func TestJoinFollowsRotations(t *testing.T) {
 					for _, pass := range []Authorities{have.Accepting(certificate), have.Accepting(certificate).IssuingBy(certificate, key)} {
 						rotated, err := WithAuthorities(model, authority, pass)
 						g.Expect(err).NotTo(HaveOccurred())
-						_, whole, err := Join(Joining{Model: rotated, Disk: "/dev/vda", Image: installer})
+						made, err := Join(Joining{Model: rotated, Disk: "/dev/vda", Image: installer})
 						g.Expect(err).NotTo(HaveOccurred())
-						g.Expect(ReadAuthorities(whole, authority)).To(Equal(pass))
+						g.Expect(ReadAuthorities(made.Whole, authority)).To(Equal(pass))
 					}
 				}
 			})
@@ -111,8 +111,9 @@ func TestFirstWorker(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			model, err := FirstWorker(controlPlane, version)
 			g.Expect(err).NotTo(HaveOccurred())
-			_, whole, err := Join(Joining{Model: model, Disk: "/dev/vda", Image: installer})
+			made, err := Join(Joining{Model: model, Disk: "/dev/vda", Image: installer})
 			g.Expect(err).NotTo(HaveOccurred())
+			whole := made.Whole
 			provider, err := Load(whole)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(provider.Machine().Type()).To(Equal(machine.TypeWorker))

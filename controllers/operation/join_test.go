@@ -154,6 +154,32 @@ var _ = Describe("A machine that joins", func() {
 		Expect(f.secretNames(ctx)).To(ContainElement(bases.SecretName(machine.Name)))
 	})
 
+	for when, at := range map[string]func(*script.Script, string, string) *script.Stop{
+		"before": (*script.Script).HangBefore, "after": (*script.Script).HangAfter,
+	} {
+		It("goes on by itself when patches change while a hub is dead that was killed "+when+" the call", func(ctx SpecContext) {
+			f := newFleet(ctx, 1, 1)
+			f.configured()
+			f.asksToJoin(ctx, "w2", v1alpha1.WorkerRole)
+			op := f.create(ctx, "join", joinOf("w2"))
+			f.killedAt(at, f.talos.Script, "Provision", f.addresses["w2"])
+			Expect(f.machine(ctx, "w2").HalfJoined()).To(Equal(when == "before"))
+			change(ctx, f.cluster(), func(c *v1alpha1.TalosCluster) {
+				c.Spec.MachineConfig = &v1alpha1.MachineConfigSpec{Patches: []v1alpha1.MachineConfigPatch{{Name: "a", Patch: "machine: {sysctls: {by.now: \"1\"}}"}}}
+			})
+			f.startHub()
+			Eventually(now(ctx, op), patience).Should(beCompleted())
+			Expect(f.calls()).To(Equal([]string{"Provision w2"}))
+			given := f.talos.ConfigOf(f.addresses["w2"]).Active
+			Expect(strings.Contains(string(given), "by.now")).To(Equal(when == "before"))
+			if when == "before" {
+				current, err := now(ctx, op)()
+				Expect(err).NotTo(HaveOccurred())
+				Expect(current.Machine("c-w2").ConfigHash).To(Equal(machineconfig.Hash(given)), "it was claimed before it was given")
+			}
+		})
+	}
+
 	It("is the first worker where there was none", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 0)
 		f.configured()

@@ -28,7 +28,7 @@ import (
 func newNodeExecutor(t *talosfake.Talos, k *kubefake.Kube) *node.Executor {
 	executor := node.New(t, k)
 	executor.GoneFor = time.Second
-	executor.Configs = node.Configs{Clusters: admin, Bases: &bases.Store{Client: admin, Live: admin}, Factory: "factory.example"}
+	executor.Configs = node.Configs{Client: admin, Bases: &bases.Store{Client: admin, Live: admin}, Factory: "factory.example"}
 	return executor
 }
 

@@ -141,7 +141,7 @@ func (f Facts) Machine(name string) *v1alpha1.TalosMachine {
 func (f Facts) Target() target.Target {
 	t := Target(f.Cluster)
 	for i := range f.Machines {
-		if machine := &f.Machines[i]; machine.Spec.Role == v1alpha1.ControlPlaneRole && machine.Spec.Address != "" {
+		if machine := &f.Machines[i]; machine.Spec.Role == v1alpha1.ControlPlaneRole && machine.Spec.Address != "" && !machine.Joining() {
 			t.ControlPlanes = append(t.ControlPlanes, machine.Spec.Address)
 		}
 	}

@@ -135,6 +135,9 @@ func TestFacts(t *testing.T) {
 			machine("c1-w-2", "Worker", "10.0.1.2", ""),
 		},
 	}
+	joining := machine("c1-cp-3", "ControlPlane", "10.0.0.3", "Pending")
+	joining.Spec.Join = &v1alpha1.JoinSpec{}
+	facts.Machines = append(facts.Machines, joining) // No way leads over a machine that has yet to join.
 	g.Expect(facts.Machine("c1-w-1")).To(BeIdenticalTo(&facts.Machines[2]))
 	g.Expect(facts.Machine("w-1")).To(BeNil())
 	g.Expect(facts.Approved()).To(ConsistOf(&facts.Machines[0], &facts.Machines[1]))

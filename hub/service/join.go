@@ -20,6 +20,7 @@ import (
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/cluster/identity"
+	nodeplan "ichor.maesh.dev/hub/controllers/operation/kind/node/plan"
 	"ichor.maesh.dev/hub/controllers/operation/plan"
 	"ichor.maesh.dev/hub/controllers/targets"
 	pb "ichor.maesh.dev/hub/proto/gen/ichor/v1alpha1"
@@ -145,10 +146,13 @@ func (s *Service) Join(ctx context.Context, in Join) (found talos.Unconfigured, 
 		return found, nil, false, err
 	}
 	known, err := recordedJoin(facts, in, found)
-	switch {
-	case err != nil, in.ValidateOnly:
+	if err != nil {
 		return found, nil, false, err
-	case known != nil:
+	}
+	if err := nameFree(facts, in, known); err != nil || in.ValidateOnly {
+		return found, nil, false, err
+	}
+	if known != nil {
 		changed, err = s.joinAgain(ctx, known, in)
 		return found, known, changed, err
 	}
@@ -184,27 +188,61 @@ func recordedJoin(facts targets.Facts, in Join, found talos.Unconfigured) (*v1al
 	if facts.Adopted() {
 		return nil, refuse(fmt.Sprintf("the machines of cluster %s are made by Cluster API's providers", in.Cluster.Name), "scale its control plane or its MachineDeployment")
 	}
+	var known *v1alpha1.TalosMachine
 	for i := range facts.Machines {
-		switch m := &facts.Machines[i]; {
-		case !strings.EqualFold(m.Spec.UUID, found.UUID) && m.Spec.Address != in.Address:
+		m := &facts.Machines[i]
+		same := strings.EqualFold(m.Spec.UUID, found.UUID)
+		if !same && m.Spec.Address != in.Address {
 			continue
-		case m.Joining() && strings.EqualFold(m.Spec.UUID, found.UUID) && m.Spec.Role == in.Role && m.Spec.Address == in.Address:
-			return m, nil
-		default:
-			return nil, refuse(fmt.Sprintf("TalosMachine %s is recorded with UUID %s at %s as %s: the machine that answers has UUID %s", m.Name, m.Spec.UUID, m.Spec.Address, m.Spec.Role, found.UUID),
+		}
+		if other := differs(m, in, found, same); other != "" {
+			return nil, refuse(fmt.Sprintf("TalosMachine %s is recorded with UUID %s at %s as %s: %s", m.Name, m.Spec.UUID, m.Spec.Address, m.Spec.Role, other),
 				fmt.Sprintf("if that machine is gone or was reset: kubectl delete talosmachine -n %s %s", m.Namespace, m.Name))
 		}
+		known = m
 	}
-	return nil, nil
+	return known, nil
 }
 
-// joinAgain brings what is asked for now, such as the certificate of another boot.
+// differs says what of a record is not what is asked for, and cannot become so.
+func differs(m *v1alpha1.TalosMachine, in Join, found talos.Unconfigured, same bool) string {
+	switch {
+	case !same:
+		return fmt.Sprintf("the machine that answers at %s has UUID %s", in.Address, found.UUID)
+	case !m.Joining():
+		return "it is one of the cluster"
+	case m.Spec.Role != in.Role:
+		return fmt.Sprintf("its role stays, and %s is asked for", in.Role)
+	case m.Spec.Address != in.Address && m.HalfJoined():
+		return fmt.Sprintf("it was given its machine config there, and %s is asked for", in.Address)
+	}
+	return ""
+}
+
+// nameFree refuses the name of another machine: Talos would put the new one in its place.
+func nameFree(facts targets.Facts, in Join, known *v1alpha1.TalosMachine) error {
+	own := ""
+	if known != nil {
+		own = known.Name
+	}
+	if other := nodeplan.Named(facts.Machines, own, in.Spec.Hostname); other != nil {
+		return &InvalidError{Field: "hostname", Value: in.Spec.Hostname, Allowed: fmt.Sprintf(
+			"a name that nobody has: TalosMachine %s is called %s, and Talos would put the new machine in its place", other.Name, cmp.Or(other.Status.NodeName, in.Spec.Hostname))}
+	}
+	return nil
+}
+
+// joinAgain brings what is asked for now, such as the certificate of another boot, or the address of another lease. What is not said stays.
 func (s *Service) joinAgain(ctx context.Context, machine *v1alpha1.TalosMachine, in Join) (changed bool, err error) {
-	if *machine.Spec.Join == in.Spec {
+	before := machine.DeepCopy()
+	join := machine.Spec.Join
+	join.Fingerprint = cmp.Or(in.Spec.Fingerprint, join.Fingerprint)
+	join.InstallDisk = cmp.Or(in.Spec.InstallDisk, join.InstallDisk)
+	join.Hostname = cmp.Or(in.Spec.Hostname, join.Hostname)
+	machine.Spec.Address = in.Address
+	if *join == *before.Spec.Join && machine.Spec.Address == before.Spec.Address {
 		return false, nil
 	}
-	before := machine.DeepCopy()
-	machine.Spec.Join = &in.Spec
 	if err := s.Client.Patch(ctx, machine, client.MergeFrom(before)); err != nil {
 		return false, fmt.Errorf("changing how machine %s joins: %w", machine.Name, err)
 	}

@@ -76,6 +76,20 @@ func TestJoinRecords(t *testing.T) {
 	w.g.Expect(w.writes).To(Equal([]string{"create TalosMachine", "patch TalosMachine"}))
 }
 
+// What is not said again stays, and the address follows as long as nothing was given to the machine.
+func TestJoinAgainKeepsWhatIsNotSaid(t *testing.T) {
+	w := newWorld(t, emptyCluster(), recordOf("c1-w-9", "u", "10.0.0.8", func(m *v1alpha1.TalosMachine) {
+		m.Spec.Join = &v1alpha1.JoinSpec{Fingerprint: pinned, Hostname: "w-9", InstallDisk: "/dev/sdb"}
+	}))
+	other := strings.Repeat("B", 43) + "="
+	w.newcomer(talos.Unconfigured{UUID: "u", Fingerprint: other})
+	_, machine, changed, err := w.Join(w.ctx, joinWith(func(in *Join) { in.Spec = v1alpha1.JoinSpec{Fingerprint: other} }))
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(changed).To(BeTrue())
+	w.g.Expect(machine.Spec.Address).To(Equal("10.0.0.9"))
+	w.g.Expect(*machine.Spec.Join).To(Equal(v1alpha1.JoinSpec{Fingerprint: other, Hostname: "w-9", InstallDisk: "/dev/sdb"}))
+}
+
 // A name that is taken gets some of the UUID behind it; without a host name it is the UUID.
 func TestJoinNames(t *testing.T) {
 	w := newWorld(t, emptyCluster(), recordOf("c1-w-9", "other", "10.0.0.1", nil))
@@ -100,7 +114,16 @@ func TestJoinRefuses(t *testing.T) {
 		"an address that is taken": {record: recordOf("c1-w-1", "v", "10.0.0.9", nil), want: "kubectl delete talosmachine -n default c1-w-1"},
 		"another role than before": {record: recordOf("c1-w-9", "u", "10.0.0.9", func(m *v1alpha1.TalosMachine) {
 			m.Spec.Role, m.Spec.Join = v1alpha1.ControlPlaneRole, &v1alpha1.JoinSpec{Fingerprint: pinned}
-		}), want: "as ControlPlane"},
+		}), want: "its role stays, and Worker is asked for"},
+		"the name of another": {record: recordOf("c1-w-1", "v", "10.0.0.1", func(m *v1alpha1.TalosMachine) { m.Status.NodeName = "W-9.example.com" }),
+			want: "TalosMachine c1-w-1 is called W-9.example.com"},
+		"the name that another will have": {record: recordOf("c1-w-1", "v", "10.0.0.1", func(m *v1alpha1.TalosMachine) {
+			m.Spec.Join = &v1alpha1.JoinSpec{Fingerprint: pinned, Hostname: "w-9"}
+		}), want: "TalosMachine c1-w-1 is called w-9"},
+		"another address, once it has its config": {record: recordOf("c1-w-9", "u", "10.0.0.8", func(m *v1alpha1.TalosMachine) {
+			m.Spec.Join = &v1alpha1.JoinSpec{Fingerprint: pinned}
+			m.Annotations = map[string]string{v1alpha1.ProvisionedAtAnnotation: "2026-01-01T00:00:00Z"}
+		}), want: "it was given its machine config there, and 10.0.0.9 is asked for"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := emptyCluster()

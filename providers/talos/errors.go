@@ -51,6 +51,9 @@ func Refused(err error) bool {
 	return false
 }
 
+// OutOfPlace says whether a machine refused a call for the state that it is in, as one does that was heard before.
+func OutOfPlace(err error) bool { return status.Code(err) == codes.FailedPrecondition }
+
 // IsStatus says whether an error is an answer of the Talos API, or of the way to it.
 func IsStatus(err error) bool {
 	_, ok := status.FromError(err)

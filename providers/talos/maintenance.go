@@ -45,6 +45,9 @@ type Unconfigured struct {
 
 	// Addresses are those that the machine has now.
 	Addresses []string
+
+	// Hostname is what the machine is called now: by its platform or DHCP, or by what Talos makes of its hardware's identity.
+	Hostname string
 }
 
 // Disk is a disk of a machine.
@@ -72,7 +75,7 @@ func Inspect(ctx context.Context, address, fingerprint string) (Unconfigured, er
 	}
 	defer c.client.Close() //nolint:errcheck // Nothing is under way any more.
 	found := Unconfigured{}
-	for _, read := range []func(context.Context, *connection, *Unconfigured) error{readWho, readDisks, readAddresses} {
+	for _, read := range []func(context.Context, *connection, *Unconfigured) error{readWho, readDisks, readAddresses, readHostname} {
 		if err := read(ctx, c, &found); err != nil {
 			return Unconfigured{}, served.explain(address, err)
 		}
@@ -159,6 +162,15 @@ func readAddresses(ctx context.Context, c *connection, found *Unconfigured) erro
 	for _, prefix := range addresses.TypedSpec().Addresses {
 		found.Addresses = append(found.Addresses, prefix.Addr().String())
 	}
+	return nil
+}
+
+func readHostname(ctx context.Context, c *connection, found *Unconfigured) error {
+	name, err := get[*network.HostnameStatus](ctx, c, network.NamespaceName, network.HostnameStatusType, network.HostnameID)
+	if err != nil || name == nil {
+		return err
+	}
+	found.Hostname = name.TypedSpec().FQDN()
 	return nil
 }
 

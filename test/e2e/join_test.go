@@ -75,6 +75,8 @@ var _ = Describe("A cluster that grows and shrinks", Ordered, func() {
 		}
 		wrong := w.ichor(ctx, 1, "machine", "join", "--cluster", "grow", "--address", node.Address(), "--role", "worker", "--fingerprint", other, "--yes")
 		Expect(wrong.Err).To(ContainSubstring("compare it with the machine's console"))
+		taken := w.ichor(ctx, 1, "machine", "join", "--cluster", "grow", "--address", node.Address(), "--role", "worker", "--hostname", "cp-1", "--fingerprint", fingerprint, "--yes")
+		Expect(taken.Err).To(ContainSubstring("TalosMachine grow-cp-1 is called cp-1"))
 		Expect(node.State().Maintenance).To(BeTrue())
 
 		recorded := w.ichor(ctx, 0, "machine", "join", "--cluster", "grow", "--address", node.Address(), "--role", "worker", "--hostname", "worker-2", "--fingerprint", fingerprint, "--yes")

@@ -5,6 +5,7 @@ package validation_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -165,10 +166,14 @@ func testUpdate(t *testing.T, c client.Client) {
 		"the role of a machine":     {func(m *v1alpha1.TalosMachine) { m.Spec.Role = v1alpha1.ControlPlaneRole }, "role is immutable"},
 		"the UUID of a machine":     {func(m *v1alpha1.TalosMachine) { m.Spec.UUID = "other" }, "uuid is immutable once it is set"},
 		"no UUID any more":          {func(m *v1alpha1.TalosMachine) { m.Spec.UUID = "" }, "uuid is immutable once it is set"},
+		"how it joins":              {func(m *v1alpha1.TalosMachine) { m.Spec.Join.Hostname = "w-2" }, ""},
+		"that it joins":             {func(m *v1alpha1.TalosMachine) { m.Spec.Join = nil }, "join stays once it is set"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			m := machine(func(s *v1alpha1.TalosMachineSpec) { s.UUID = "one" })
+			m := machine(func(s *v1alpha1.TalosMachineSpec) {
+				s.UUID, s.Join = "one", &v1alpha1.JoinSpec{Fingerprint: strings.Repeat("A", 43) + "="}
+			})
 			g.Expect(c.Create(t.Context(), m)).To(Succeed())
 			row.change(m)
 			expect(g, c.Update(t.Context(), m), row.says)

@@ -81,6 +81,12 @@ func (s *Store) read(ctx context.Context, machine *v1alpha1.TalosMachine) ([]byt
 	return base, versionOf(secret), nil
 }
 
+// Read reads the base of a machine; ErrNone if it has none.
+func (s *Store) Read(ctx context.Context, machine *v1alpha1.TalosMachine) ([]byte, error) {
+	base, _, err := s.read(ctx, machine)
+	return base, err
+}
+
 // Keep stores the base of a machine, unless there is one.
 func (s *Store) Keep(ctx context.Context, machine *v1alpha1.TalosMachine, base []byte) error {
 	err := s.Client.Create(ctx, &corev1.Secret{

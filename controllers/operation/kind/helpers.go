@@ -23,6 +23,17 @@ func (s Scope) Unapproved() []string {
 	return names
 }
 
+// HalfJoined are the machines of the target that may have the secrets of the cluster and do not count as its machines yet, by name.
+func (s Scope) HalfJoined() []string {
+	var names []string
+	for _, machine := range s.Known {
+		if machine.HalfJoined() {
+			names = append(names, machine.Name)
+		}
+	}
+	return names
+}
+
 // Strangers are the Nodes that run Talos and are no machine that the hub knows, by name and in order.
 func (s Scope) Strangers(nodes iter.Seq[kube.Node]) []string {
 	var names []string

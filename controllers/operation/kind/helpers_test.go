@@ -39,3 +39,14 @@ func TestStrangersAreNodesWithoutMachine(t *testing.T) {
 	NewWithT(t).Expect(scope.Strangers(slices.Values(nodes))).To(Equal([]string{"a-1", "w-9"}))
 	NewWithT(t).Expect(scope.Unapproved()).To(Equal([]string{"c-w-2"}))
 }
+
+// A machine that may have the secrets of the cluster, and does not count as one of it, is in nobody's plans.
+func TestHalfJoined(t *testing.T) {
+	blank, half, joined := machine("c-w-1", "", "", "", v1alpha1.Approved), machine("c-w-2", "", "", "", v1alpha1.Approved), machine("c-w-3", "", "", "", v1alpha1.Approved)
+	for _, m := range []*v1alpha1.TalosMachine{blank, half, joined} {
+		m.Spec.Join = &v1alpha1.JoinSpec{}
+	}
+	half.Annotations = map[string]string{v1alpha1.ProvisionedAtAnnotation: "2026-01-01T00:00:00Z"}
+	joined.Annotations = map[string]string{v1alpha1.ProvisionedAtAnnotation: "2026-01-01T00:00:00Z", v1alpha1.JoinedAtAnnotation: "2026-01-01T00:00:00Z"}
+	NewWithT(t).Expect(kind.Scope{Known: []*v1alpha1.TalosMachine{blank, half, joined}}.HalfJoined()).To(Equal([]string{"c-w-2"}))
+}

@@ -6,6 +6,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -268,6 +269,23 @@ type Stage struct {
 
 // Asks says whether a disruptive stage asks a gate.
 func (s Stage) Asks(gate string) bool { return s.Gates == nil || slices.Contains(s.Gates, gate) }
+
+// HalfJoined refuses what has to reach every machine of a role, or all where none is named, while one has begun to join and is not done: it may
+// have the secrets of the cluster already, and counts as none of its machines. why says what would become of it.
+func HalfJoined(f Facts, role v1alpha1.MachineRole, why string) *Refusal {
+	for i := range f.Machines {
+		m := &f.Machines[i]
+		if !m.HalfJoined() || role != "" && m.Spec.Role != role {
+			continue
+		}
+		return &Refusal{
+			Gate:    v1alpha1.MachineKnownGate,
+			Message: fmt.Sprintf("machine %s was given its machine config, and has not joined yet: %s", m.Name, why),
+			Help:    fmt.Sprintf("see it through: ichor node join %s; or wipe it, and: kubectl delete talosmachine -n %s %[1]s", m.Name, m.Namespace),
+		}
+	}
+	return nil
+}
 
 // TurnsBack is a Planner of a kind whose operations may be turned back.
 type TurnsBack interface {

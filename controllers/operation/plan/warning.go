@@ -33,6 +33,12 @@ const (
 	// GivesSecretsWarning says which machine is given the secrets of the cluster.
 	GivesSecretsWarning = "GivesSecrets"
 
+	// ModelWarning says what the machine config of a machine that joins is made from.
+	ModelWarning = "Model"
+
+	// NameNotGivenWarning warns of a machine that joins and gets its name from elsewhere.
+	NameNotGivenWarning = "NameNotGiven"
+
 	// StaysOffWarning says what becomes of a machine that is off.
 	StaysOffWarning = "StaysOff"
 

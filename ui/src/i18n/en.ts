@@ -343,6 +343,8 @@ export const en = {
     NotGraceful: 'Not graceful.',
     StaysOff: 'Stays off.',
     GivesSecrets: 'Gets the secrets of the cluster.',
+    Model: 'What its machine config is made from.',
+    NameNotGiven: 'Nobody has given it a name.',
     EtcdRoom: 'Members of etcd.',
     Remains: 'What stays behind.',
     NothingToDo: 'Nothing to do.',

@@ -341,6 +341,8 @@ export const ja: Messages = {
     NotGraceful: '強制です。',
     StaysOff: '停止したままになります。',
     GivesSecrets: 'クラスターの秘密情報を受け取ります。',
+    Model: 'マシン設定の作成元。',
+    NameNotGiven: '名前が指定されていません。',
     EtcdRoom: 'etcd のメンバー数。',
     Remains: '残るものがあります。',
     NothingToDo: 'することはありません。',

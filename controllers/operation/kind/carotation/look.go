@@ -265,6 +265,9 @@ func (e *Executor) strangers(ctx context.Context, scope kind.Scope) []string {
 	for _, name := range scope.Unapproved() {
 		list = append(list, fmt.Sprintf("machine %s is not approved", name))
 	}
+	for _, name := range scope.HalfJoined() {
+		list = append(list, fmt.Sprintf("machine %s has not joined yet", name))
+	}
 	reader, err := e.sequence.Kube.Reader(ctx, scope.Cluster)
 	if err != nil {
 		return append(list, "the Kubernetes API of the cluster cannot be read: "+kube.Trouble(err))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -53,6 +54,9 @@ func joinOf(seen kind.Observation) joinView {
 func (e *Executor) observeJoin(ctx context.Context, scope kind.Scope, unit kind.Unit) kind.Observation {
 	var seen kind.Observation
 	own, address := joinView{}, unit.Machine.Spec.Address
+	if unit.Machine.Spec.Join == nil {
+		return seen // Next says so.
+	}
 	reader, err := e.Talos.Reader(ctx, scope.Cluster)
 	if err != nil {
 		seen.TalosTrouble, seen.Own = talos.Trouble(err), own
@@ -91,8 +95,8 @@ func (e *Executor) observeOwnNode(ctx context.Context, scope kind.Scope, seen *k
 	}
 }
 
-// observeUnconfigured asks a machine that does not answer as one of the cluster in maintenance mode and, before it is begun with, makes its
-// machine config: what is claimed is the hash of that.
+// observeUnconfigured asks a machine that does not answer as one of the cluster in maintenance mode and, before it has its machine config, makes
+// that: what is claimed is the hash of it.
 func (e *Executor) observeUnconfigured(ctx context.Context, reader talos.Reader, scope kind.Scope, unit kind.Unit, own *joinView) {
 	var other *talos.FingerprintError
 	var err error
@@ -103,10 +107,10 @@ func (e *Executor) observeUnconfigured(ctx context.Context, reader talos.Reader,
 	case err != nil:
 		own.Trouble = talos.Trouble(err)
 		return
-	case unit.Status.Step != "":
+	case unit.Status.Step != "" && unit.Status.Step != v1alpha1.ProvisioningStep:
 		return
 	}
-	made, err := e.Configs.render(ctx, reader, scope, unit.Machine, own.Found)
+	made, err := e.render(ctx, reader, scope, unit.Machine, own.Found)
 	var unfit *unfitError
 	switch {
 	case errors.As(err, &unfit):
@@ -126,8 +130,11 @@ func inspect(ctx context.Context, reader talos.Reader, machine *v1alpha1.TalosMa
 	if !errors.As(err, &other) {
 		return found, err
 	}
-	if _, err := reader.Maintenance(ctx, machine.Spec.Address); err != nil {
+	switch uuid, err := reader.Maintenance(ctx, machine.Spec.Address); {
+	case err != nil:
 		return found, err
+	case !strings.EqualFold(uuid, machine.Spec.UUID): // It tells nothing about this one.
+		return found, fmt.Errorf("another machine is in maintenance mode there: its UUID is %s", uuid)
 	}
 	return found, other
 }
@@ -137,6 +144,9 @@ func notVoting(ctx context.Context, reader talos.Reader, scope kind.Scope, unit 
 	own, err := reader.Etcd(ctx, unit.Machine.Spec.Address)
 	if err != nil {
 		return "its etcd member does not answer: " + talos.Trouble(err)
+	}
+	if !unit.Machine.Joining() {
+		return notListed(ctx, reader, scope, unit, own)
 	}
 	all := append(slices.DeleteFunc(slices.Clone(scope.Approved), func(m *v1alpha1.TalosMachine) bool { return m.Name == unit.Machine.Name }), unit.Machine)
 	views := map[string]gate.EtcdView{unit.Machine.Name: {Etcd: own}}
@@ -150,12 +160,40 @@ func notVoting(ctx context.Context, reader talos.Reader, scope kind.Scope, unit 
 	return gate.EtcdTrouble(all, views)
 }
 
+// notListed says why a machine that the hub has seen work is not a voter on the list of everybody who answers. Another control plane that is
+// down by now is another matter: the learner that nobody else may meet is none any more.
+func notListed(ctx context.Context, reader talos.Reader, scope kind.Scope, unit kind.Unit, own talos.Etcd) string {
+	lists := map[string][]talos.EtcdMember{unit.Machine.Name: own.Members}
+	for _, machine := range others(scope, unit) {
+		if etcd, err := reader.Etcd(ctx, machine.Spec.Address); err == nil {
+			lists[machine.Name] = etcd.Members
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(lists)) {
+		switch i := slices.IndexFunc(lists[name], func(m talos.EtcdMember) bool { return m.ID == own.MemberID }); {
+		case i < 0:
+			return fmt.Sprintf("%s does not know its etcd member", name)
+		case lists[name][i].Learner:
+			return fmt.Sprintf("its etcd member is a learner, as %s knows it", name)
+		}
+	}
+	return ""
+}
+
 // nextJoin decides what comes next for a machine that joins. Nothing is ever told to bootstrap an etcd.
 func nextJoin(_ *Executor, _ kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
+	if unit.Machine.Spec.Join == nil {
+		return kind.Action{Verdict: kind.Fail, Message: "somebody has taken spec.join away from TalosMachine " + unit.Machine.Name + ", by which it joins"}
+	}
 	switch unit.Status.Step { //nolint:exhaustive // The last one is what is left.
 	case "":
 		return beginJoin(unit, seen)
 	case v1alpha1.ProvisioningStep:
+		if wanted := joinOf(seen).Wanted; unit.Failed() && wanted != "" && wanted != unit.Status.ConfigHash {
+			// It is in maintenance mode still, with the certificate and the UUID that are recorded: whatever was tried was not heard, or
+			// makes it answer as one of the cluster soon, which is asked first.
+			return kind.Action{Verdict: kind.Call, Step: v1alpha1.ProvisioningStep, ConfigHash: wanted}
+		}
 		if unit.Failed() {
 			return kind.FailStep(unit, "")
 		}
@@ -203,11 +241,8 @@ func joining(unit kind.Unit, seen kind.Observation) kind.Action {
 	if bad := reboot.CheckIdentity(unit, seen); bad != nil {
 		return *bad
 	}
-	switch claimed := unit.Status.ConfigHash; {
-	case own.ActiveTrouble != "":
+	if own.ActiveTrouble != "" {
 		return kind.Action{Verdict: kind.Wait, Message: own.ActiveTrouble}
-	case claimed != "" && own.Active != claimed:
-		return kind.Action{Verdict: kind.Fail, Message: errNotItsConfig.Error()}
 	}
 	return kind.Action{Verdict: kind.Wait, Step: v1alpha1.VerifyingStep, Message: "waiting until the machine is ready"}
 }
@@ -237,13 +272,26 @@ func joined(unit kind.Unit, seen kind.Observation) kind.Action {
 	case unit.Machine.Joining():
 		return wait("waiting until the hub has taken note of Node %s", seen.Talos.NodeName)
 	}
-	return kind.Action{Verdict: kind.Done, Message: "it has joined as Node " + seen.Talos.NodeName}
+	return kind.Action{Verdict: kind.Done, Message: "it has joined as Node " + seen.Talos.NodeName + touched(unit, own.Active)}
+}
+
+// touched notes that a machine has another config than the one that it was given. It is the machine, and one of the cluster: who has changed
+// its config since may have helped it to join.
+func touched(unit kind.Unit, active string) string {
+	if claimed := unit.Status.ConfigHash; claimed == "" || active == "" || active == claimed {
+		return ""
+	}
+	return "; its machine config is another one than it was given: somebody has changed it since"
 }
 
 // settleJoin leaves a machine alone that has no machine config yet, and sees one through that has: nothing else makes an end of a learner.
 func settleJoin(e *Executor, scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
-	if unit.Status.Step == "" || !unit.Status.FailureTime.IsZero() || unit.Status.Step == v1alpha1.ProvisioningStep && unit.FailedForGood() {
+	provisioning := unit.Status.Step == v1alpha1.ProvisioningStep
+	switch {
+	case unit.Status.Step == "" || !unit.Status.FailureTime.IsZero() || provisioning && unit.FailedForGood():
 		return kind.Action{Verdict: kind.Park}
+	case provisioning && unit.Failed(): // No other config is begun with now.
+		return kind.FailStep(unit, "")
 	}
 	return nextJoin(e, scope, unit, seen)
 }
@@ -257,13 +305,13 @@ func unsafeJoin(unit kind.Unit) string {
 		}
 		return "is being given its machine config, with which it joins etcd"
 	case v1alpha1.JoiningStep, v1alpha1.VerifyingStep:
+		if unit.Status.RetryStep == v1alpha1.ProvisioningStep {
+			return "" // It was seen without one.
+		}
 		return "joins etcd, and is not known to vote yet"
 	}
 	return ""
 }
-
-// errNotItsConfig means that somebody else has given the machine a config.
-var errNotItsConfig = errors.New("the machine has another machine config than the one that it was given by this operation: somebody else has changed it")
 
 // errSilent means that a machine answers neither as one of the cluster nor in maintenance mode: it may be installing.
 var errSilent = errors.New("it answers neither as one of the cluster nor in maintenance mode")
@@ -272,6 +320,9 @@ var errSilent = errors.New("it answers neither as one of the cluster nor in main
 // fate of may have been heard.
 func (e *Executor) provision(ctx context.Context, scope kind.Scope, unit kind.Unit) (kind.Outcome, error) {
 	machine, join := unit.Machine, unit.Machine.Spec.Join
+	if join == nil {
+		return kind.Outcome{}, &unfitError{"TalosMachine " + machine.Name + " does not ask to join (spec.join)"}
+	}
 	writer, err := e.Talos.Writer(ctx, scope.Cluster, scope.Guard)
 	if err != nil {
 		return kind.Outcome{}, err
@@ -287,20 +338,23 @@ func (e *Executor) provision(ctx context.Context, scope kind.Scope, unit kind.Un
 	case err != nil:
 		return kind.Outcome{}, fmt.Errorf("%w: %w", errSilent, err)
 	}
-	made, err := e.Configs.render(ctx, writer, scope, machine, found)
+	made, err := e.render(ctx, writer, scope, machine, found)
 	switch {
 	case err != nil:
 		return kind.Outcome{}, err
 	case made.hash != unit.Status.ConfigHash:
 		return kind.Outcome{}, &unfitError{"another machine config is asked for by now than was claimed: the patches, or the machines that it is modelled on, have changed"}
 	}
+	if err := e.Configs.handOver(ctx, machine); err != nil {
+		return kind.Outcome{}, err
+	}
 	if err := writer.Provision(ctx, machine.Spec.Address, join.Fingerprint, made.whole); err != nil {
-		if talos.Refused(err) && !unit.Status.UnknownSince.IsZero() {
+		if talos.OutOfPlace(err) && !unit.Status.UnknownSince.IsZero() {
 			return kind.Outcome{}, fmt.Errorf("%w: %w", errSilent, err) // An earlier attempt was heard.
 		}
 		return kind.Outcome{}, kind.Told(err, made.whole)
 	}
-	return kind.Outcome{Message: "given its machine config; installing " + made.image}, e.Configs.keep(ctx, machine, made.base)
+	return kind.Outcome{Message: "given its machine config; installing " + made.image + made.without()}, e.Configs.keep(ctx, machine, made.base)
 }
 
 // provisioned is what is left to do for a machine that has its machine config.
@@ -310,15 +364,17 @@ func (e *Executor) provisioned(ctx context.Context, reader talos.Reader, scope k
 		return kind.Outcome{}, &reboot.IdentityError{Machine: unit.Status.Name, Address: machine.Spec.Address, Want: machine.Spec.UUID, Got: facts.UUID}
 	}
 	own, err := reader.Config(ctx, machine.Spec.Address)
-	switch {
-	case err != nil:
-		return kind.Outcome{}, err
-	case machineconfig.Hash(own.Active) != unit.Status.ConfigHash:
-		return kind.Outcome{}, &unfitError{errNotItsConfig.Error()}
-	}
-	made, err := e.Configs.again(ctx, reader, scope, machine, own.Active)
 	if err != nil {
 		return kind.Outcome{}, err
 	}
-	return kind.Outcome{Message: "it has its machine config already"}, e.Configs.keep(ctx, machine, made.base)
+	done := kind.Outcome{Message: "it has its machine config already" + touched(unit, machineconfig.Hash(own.Active))}
+	made, err := e.Configs.again(ctx, reader, scope, machine, own.Active)
+	var unfit *unfitError
+	switch {
+	case errors.As(err, &unfit): // What it is modelled on has changed. Its base will be what it has, as of a machine that is found.
+		return done, nil
+	case err != nil:
+		return kind.Outcome{}, err
+	}
+	return done, e.Configs.keep(ctx, machine, made.base)
 }

@@ -3,12 +3,15 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -23,8 +26,8 @@ import (
 // Configs make the machine configs of machines that join. They are modelled on a machine of the same role as it is now, so that whatever a
 // roll-out or a rotation has brought there is in them.
 type Configs struct {
-	// Clusters reads TalosClusters.
-	Clusters client.Reader
+	// Client reads TalosClusters, and writes on TalosMachines that they were given their machine config.
+	Client client.Client
 
 	// Bases keeps the bases of machines.
 	Bases *bases.Store
@@ -43,6 +46,17 @@ func (e *unfitError) Error() string { return e.why }
 type made struct {
 	base, whole []byte
 	hash, image string
+
+	// left is what the model has and the machine does not get.
+	left []string
+}
+
+// without says what the machine does not get of what the model has.
+func (m made) without() string {
+	if len(m.left) == 0 {
+		return ""
+	}
+	return "; not taken over: " + strings.Join(m.left, ", ")
 }
 
 // mostSiblings bounds how many machines of a role are asked what is the role's.
@@ -66,8 +80,36 @@ func (c Configs) render(ctx context.Context, reader talos.Reader, scope kind.Sco
 	if in.Disk, err = diskFor(machine.Spec.Join, found); err != nil {
 		return made{}, err
 	}
-	in.Image = installer.Image(c.Factory, found.Platform, found.SecureBoot, model.Status.SchematicID, model.Status.TalosVersion)
-	return c.finish(ctx, scope, machine, in)
+	cluster, err := c.cluster(ctx, scope)
+	if err != nil {
+		return made{}, err
+	}
+	if in.Image, err = c.image(cluster, model, found, in.Image); err != nil {
+		return made{}, err
+	}
+	return finish(cluster, machine, in)
+}
+
+// image is the installer of what the model runs: with its schematic, else with the one that the cluster asks for. Where nobody knows one, the
+// model was installed with something else, and only its own installer is the same again.
+func (c Configs) image(cluster *v1alpha1.TalosCluster, model *v1alpha1.TalosMachine, found talos.Unconfigured, own string) (string, error) {
+	version := model.Status.TalosVersion
+	if schematic := cmp.Or(model.Status.SchematicID, cluster.Spec.SchematicID); schematic != "" {
+		return installer.Image(c.Factory, found.Platform, found.SecureBoot, schematic, version), nil
+	}
+	if strings.HasSuffix(own, ":"+version) && found.SecureBoot == (model.Status.SecureBoot == v1alpha1.SecureBootEnabled) {
+		return own, nil
+	}
+	return "", &unfitError{fmt.Sprintf("%s does not tell its schematic, and its machine config names installer %q, which is not known to be what it runs: set spec.schematicID of TalosCluster %s",
+		model.Name, own, cluster.Name)}
+}
+
+func (c Configs) cluster(ctx context.Context, scope kind.Scope) (*v1alpha1.TalosCluster, error) {
+	cluster := &v1alpha1.TalosCluster{}
+	if err := c.Client.Get(ctx, scope.Cluster.NamespacedName, cluster); err != nil {
+		return nil, fmt.Errorf("reading TalosCluster %s: %w", scope.Cluster.Name, err)
+	}
+	return cluster, nil
 }
 
 // again makes it once more for a machine that has it: where its disk is, and what was installed, is in there.
@@ -79,20 +121,20 @@ func (c Configs) again(ctx context.Context, reader talos.Reader, scope kind.Scop
 	if in.Disk, in.Image, err = machineconfig.InstalledBy(active); err != nil {
 		return made{}, err
 	}
-	return c.finish(ctx, scope, machine, in)
+	cluster, err := c.cluster(ctx, scope)
+	if err != nil {
+		return made{}, err
+	}
+	return finish(cluster, machine, in)
 }
 
-func (c Configs) finish(ctx context.Context, scope kind.Scope, machine *v1alpha1.TalosMachine, in machineconfig.Joining) (made, error) {
-	cluster := &v1alpha1.TalosCluster{}
-	if err := c.Clusters.Get(ctx, scope.Cluster.NamespacedName, cluster); err != nil {
-		return made{}, fmt.Errorf("reading TalosCluster %s: %w", scope.Cluster.Name, err)
-	}
+func finish(cluster *v1alpha1.TalosCluster, machine *v1alpha1.TalosMachine, in machineconfig.Joining) (made, error) {
 	in.Patches, in.Hostname = machineconfig.Patches(cluster, machine), machine.Spec.Join.Hostname
-	base, whole, err := machineconfig.Join(in)
+	joined, err := machineconfig.Join(in)
 	if err != nil {
 		return made{}, &unfitError{err.Error()}
 	}
-	return made{base: base, whole: whole, hash: machineconfig.Hash(whole), image: in.Image}, nil
+	return made{base: joined.Base, whole: joined.Whole, hash: machineconfig.Hash(joined.Whole), image: in.Image, left: joined.Left}, nil
 }
 
 // model finds the machine on which the config is modelled, and reads its config and those of its siblings. The first worker of a cluster is
@@ -112,7 +154,7 @@ func (c Configs) model(
 	if err != nil {
 		return nil, in, &unfitError{err.Error()}
 	}
-	return model, machineconfig.Joining{Model: first}, nil
+	return model, machineconfig.Joining{Model: first, Image: in.Image}, nil
 }
 
 // has says whether the cluster has another machine of a role.
@@ -135,12 +177,16 @@ func (c Configs) modelOf(
 			trouble = fmt.Sprintf(": %s has none", other.Name)
 		case model == nil:
 			model, in.Model, in.Own = other, own.Active, []string{other.Spec.Address, other.Status.NodeName}
+			in.Image = machineconfig.InstallerIn(own.Active)
 		default:
 			in.Siblings = append(in.Siblings, own.Active)
 		}
 	}
 	if model == nil {
 		return nil, in, fmt.Errorf("%w%s", errNoModel, trouble)
+	}
+	if in.Base, err = c.Bases.Read(ctx, model); err != nil && !errors.Is(err, bases.ErrNone) {
+		return nil, in, err
 	}
 	return model, in, nil
 }
@@ -178,6 +224,20 @@ func diskFor(join *v1alpha1.JoinSpec, found talos.Unconfigured) (string, error) 
 	default:
 		return "", &unfitError{fmt.Sprintf("the machine has several disks, and nobody has said which one is for Talos (spec.join.installDisk): %s", has)}
 	}
+}
+
+// handOver records that a machine is about to be given its machine config. Whatever becomes of that, it may have the secrets of the cluster
+// from then on.
+func (c Configs) handOver(ctx context.Context, machine *v1alpha1.TalosMachine) error {
+	if machine.Annotations[v1alpha1.ProvisionedAtAnnotation] != "" {
+		return nil
+	}
+	after := machine.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, v1alpha1.ProvisionedAtAnnotation, time.Now().UTC().Format(time.RFC3339))
+	if err := c.Client.Patch(ctx, after, client.MergeFrom(machine)); err != nil {
+		return fmt.Errorf("recording that TalosMachine %s is given its machine config: %w", machine.Name, err)
+	}
+	return nil
 }
 
 // keep stores the base of a machine that has joined, so that what patches have added to its config goes when they are taken away.

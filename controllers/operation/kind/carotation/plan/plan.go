@@ -161,6 +161,9 @@ func refusals(facts plan.Facts) []plan.Refusal {
 			break
 		}
 	}
+	if refusal := plan.HalfJoined(facts, "", "it would be locked out"); refusal != nil {
+		list = append(list, *refusal)
+	}
 	for _, m := range approved {
 		if m.Held() {
 			list = append(list, plan.Refusal{

@@ -107,6 +107,12 @@ func TestRefusals(t *testing.T) {
 	held.Machines[3].Annotations = map[string]string{"ichor.maesh.dev/upgrade-hold": ""}
 	pending := facts("Talos")
 	pending.Machines[0].Spec.Approval = "Pending"
+	half := facts("Talos")
+	half.Machines[0].Spec.Join, half.Machines[0].Annotations = &v1alpha1.JoinSpec{}, map[string]string{v1alpha1.ProvisionedAtAnnotation: "2026-01-01T00:00:00Z"}
+	blank := facts("Talos")
+	blank.Machines[0].Spec.Join = &v1alpha1.JoinSpec{}
+	_, refusals := Planner{}.Plan(blank)
+	NewWithT(t).Expect(refusals).To(BeEmpty(), "it has nothing of the cluster")
 	empty := facts("Talos")
 	empty.Machines = nil
 	for name, row := range map[string]struct {
@@ -118,6 +124,10 @@ func TestRefusals(t *testing.T) {
 		}},
 		"a machine that is not approved": {pending, plan.Refusal{
 			Gate: "MachineKnown", Message: "machine w-1 is not approved, and so not touched: it would be locked out", Help: "ichor machine approve w-1 --cluster c1; or remove it",
+		}},
+		"a machine that has not joined yet": {half, plan.Refusal{
+			Gate: "MachineKnown", Message: "machine w-1 was given its machine config, and has not joined yet: it would be locked out",
+			Help: "see it through: ichor node join w-1; or wipe it, and: kubectl delete talosmachine -n " + half.Machines[0].Namespace + " w-1",
 		}},
 		"no control plane": {empty, plan.Refusal{
 			Gate: "MachineKnown", Message: "no control plane of cluster c1 is known: its authorities are there", Help: "ichor cluster get c1",

@@ -251,7 +251,7 @@ func pending(facts plan.Facts, role v1alpha1.MachineRole) []string {
 
 func (p Planner) refusals(facts plan.Facts) []plan.Refusal {
 	var list []plan.Refusal
-	for _, find := range []func(plan.Facts) *plan.Refusal{unusable, p.noStorage, strangers, nobody} {
+	for _, find := range []func(plan.Facts) *plan.Refusal{unusable, p.noStorage, strangers, halfJoined, nobody} {
 		if refusal := find(facts); refusal != nil {
 			list = append(list, *refusal)
 		}
@@ -310,6 +310,11 @@ func strangers(facts plan.Facts) *plan.Refusal {
 		Message: "control planes that are not approved, and so not touched: " + strings.Join(names, ", ") + "; their etcd would live on beside the restored one",
 		Help:    fmt.Sprintf("ichor machine approve %s --cluster %s; or, if it is gone for good: kubectl delete talosmachine %[1]s", names[0], facts.Spec.ClusterName),
 	}
+}
+
+// halfJoined refuses control planes that nobody would wipe: they would go on with an etcd that is not the restored one.
+func halfJoined(facts plan.Facts) *plan.Refusal {
+	return plan.HalfJoined(facts, v1alpha1.ControlPlaneRole, "its etcd would live on beside the restored one")
 }
 
 func nobody(facts plan.Facts) *plan.Refusal {

@@ -147,6 +147,9 @@ func TestCaseI3Refusals(t *testing.T) {
 		"a hub without storage":  {facts: facts(3, 0, withoutSafety), hubless: true, want: []string{"SnapshotStorage: this hub stores and reads no snapshots of etcd"}},
 		"an unapproved control plane": {facts: facts(3, 0, func(f *plan.Facts) { f.Machines[1].Spec.Approval = "Pending" }), want: []string{
 			"MachineKnown: control planes that are not approved, and so not touched: cp-2; their etcd would live on beside the restored one"}},
+		"a control plane that joins": {facts: facts(3, 0, joins(1)), want: []string{
+			"MachineKnown: machine cp-2 was given its machine config, and has not joined yet: its etcd would live on beside the restored one"}},
+		"a worker that joins":  {facts: facts(3, 1, joins(3))},
 		"an unapproved worker": {facts: facts(3, 1, func(f *plan.Facts) { f.Machines[3].Spec.Approval = "Pending" })},
 		"no control plane":     {facts: facts(0, 2), want: []string{"MachineKnown: no control plane of cluster c1 is known"}},
 	} {
@@ -159,6 +162,14 @@ func TestCaseI3Refusals(t *testing.T) {
 			}
 			NewWithT(t).Expect(got).To(Equal(row.want))
 		})
+	}
+}
+
+// joins makes a machine one that was given its machine config and has not joined.
+func joins(i int) func(*plan.Facts) {
+	return func(f *plan.Facts) {
+		f.Machines[i].Spec.Join = &v1alpha1.JoinSpec{}
+		f.Machines[i].Annotations = map[string]string{v1alpha1.ProvisionedAtAnnotation: "2026-01-01T00:00:00Z"}
 	}
 }
 

@@ -320,6 +320,9 @@ func approved(facts plan.Facts, _ []*v1alpha1.TalosMachine) []plan.Refusal {
 		}
 	}
 	if len(pending) == 0 {
+		if refusal := plan.HalfJoined(facts, v1alpha1.ControlPlaneRole, "a control plane without the new key cannot read what the others write"); refusal != nil {
+			return []plan.Refusal{*refusal}
+		}
 		return nil
 	}
 	slices.Sort(pending)

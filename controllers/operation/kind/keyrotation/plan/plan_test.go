@@ -165,6 +165,11 @@ func TestRefusals(t *testing.T) {
 			facts(both, on("cp-2", func(m *v1alpha1.TalosMachine) { m.Spec.Approval = v1alpha1.ApprovalPending })), "MachineKnown", "not approved, and so not touched: cp-2",
 			"ichor machine approve cp-2 --cluster c1", false, false,
 		},
+		"on its way": {
+			facts(both, on("cp-2", func(m *v1alpha1.TalosMachine) {
+				m.Spec.Join, m.Annotations = &v1alpha1.JoinSpec{}, map[string]string{v1alpha1.ProvisionedAtAnnotation: "2026-01-01T00:00:00Z"}
+			})), "MachineKnown", "machine cp-2 was given its machine config, and has not joined yet", "ichor node join cp-2", false, false,
+		},
 		"control planes from the bundle": {
 			facts(v1alpha1.SecretboxKey, provided), "ControlPlanesRendered", "TalosControlPlane c1-cp makes control planes from the bundle of secrets",
 			"--override ControlPlanesRendered=REASON", true, false,

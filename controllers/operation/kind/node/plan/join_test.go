@@ -38,6 +38,14 @@ func TestJoin(t *testing.T) {
 			m.Annotations = map[string]string{v1alpha1.JoinedAtAnnotation: "2026-01-01T00:00:00Z"}
 			f.Units = []v1alpha1.UnitStatus{{Name: "new"}}
 		}, ""},
+		"called like another": {func(f *plan.Facts, m *v1alpha1.TalosMachine) {
+			m.Spec.Join.Hostname, f.Machines[1].Status.NodeName = "cp-9", "CP-9.example.com"
+		}, "TalosMachine new asks for hostname \"cp-9\" (spec.join.hostname), and TalosMachine cp-2 is called so: Talos would put it in the place of that one"},
+		"that will be called like another": {func(f *plan.Facts, m *v1alpha1.TalosMachine) {
+			other := newcomer("newer", v1alpha1.WorkerRole)
+			m.Spec.Join.Hostname, other.Spec.Join.Hostname = "w-9", "w-9"
+			f.Machines = append(f.Machines, other)
+		}, "TalosMachine new asks for hostname \"w-9\" (spec.join.hostname), and TalosMachine newer is called so: Talos would put it in the place of that one"},
 		"of whom nobody knows who it is": {func(_ *plan.Facts, m *v1alpha1.TalosMachine) { m.Spec.UUID = "" },
 			"TalosMachine new does not say where the machine is and which one (spec.address, spec.uuid)"},
 		"that providers make": {func(f *plan.Facts, _ *v1alpha1.TalosMachine) {
@@ -85,6 +93,29 @@ func TestJoinStages(t *testing.T) {
 		g.Expect(made.DisruptedControlPlanes(f.Approved())).To(BeEmpty())
 		g.Expect(made.Warnings).To(ContainElement(HaveField("Code", "GivesSecrets")))
 	}
+}
+
+// People are told who names the machine, and what its machine config is made from.
+func TestJoinWarns(t *testing.T) {
+	codes := func(role v1alpha1.MachineRole, controlPlanes int, hostname string) string {
+		f, machine := facts(controlPlanes, "new", "Join"), newcomer("new", role)
+		machine.Spec.Join.Hostname = hostname
+		f.Machines = append(f.Machines, machine)
+		made, refusals := Planner{}.Plan(f)
+		NewWithT(t).Expect(refusals).To(BeEmpty())
+		text := ""
+		for _, warning := range made.Warnings {
+			text += warning.Code + ": " + warning.Message + "\n"
+		}
+		return text
+	}
+	g := NewWithT(t)
+	g.Expect(codes(v1alpha1.ControlPlaneRole, 3, "")).To(And(ContainSubstring("NameNotGiven: "), ContainSubstring("nor a virtual IP")))
+	g.Expect(codes(v1alpha1.ControlPlaneRole, 1, "cp-2")).To(And(Not(ContainSubstring("NameNotGiven")), ContainSubstring("the only other machine of its role")))
+	worker := facts(1, "new", "Join")
+	worker.Machines = append(worker.Machines[:1:1], newcomer("new", v1alpha1.WorkerRole))
+	made, _ := Planner{}.Plan(worker)
+	g.Expect(made.Warnings).To(ContainElement(And(HaveField("Code", "Model"), HaveField("Message", ContainSubstring("it is the first worker")))))
 }
 
 // A reset that removes a control plane crosses even numbers of them; one that keeps the machine does not.
