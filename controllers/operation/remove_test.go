@@ -33,8 +33,8 @@ func (f *fleet) asksToLeave(ctx context.Context, name string) {
 	change(ctx, f.machine(ctx, name), func(m *v1alpha1.TalosMachine) { m.Spec.Removal = &v1alpha1.RemovalSpec{Reason: "sold"} })
 }
 
-// dies makes a machine that nobody hears of any more, as the hub knows. If it led etcd, cp2 does now.
-func (f *fleet) dies(ctx context.Context, name string) {
+// fallsSilent makes a machine that nobody hears of any more, as the hub knows. If it led etcd, cp2 does now.
+func (f *fleet) fallsSilent(ctx context.Context, name string) {
 	GinkgoHelper()
 	f.talos.Silence(f.addresses[name], true)
 	f.kube.Change(name, func(n *kube.Node) { n.Ready = false })
@@ -76,7 +76,7 @@ func removeVictim(unit string, dead bool, steps ...v1alpha1.OperationStep) victi
 			f.deadlines = map[v1alpha1.OperationStep]time.Duration{v1alpha1.StayingOffStep: time.Second}
 			f.asksToLeave(ctx, "cp1")
 			if dead {
-				f.dies(ctx, "cp1")
+				f.fallsSilent(ctx, "cp1")
 			}
 			if step.Name == v1alpha1.EvacuatingStep {
 				f.holdsReplicas("cp1", 2)
@@ -166,7 +166,7 @@ var _ = Describe("A machine that is removed", func() {
 	It("keeps the Node of another machine that has its name by now", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 2)
 		f.asksToLeave(ctx, "w2")
-		f.dies(ctx, "w2")
+		f.fallsSilent(ctx, "w2")
 		f.kube.Change("w2", func(n *kube.Node) { n.UUID, n.Ready = "uuid-other", true })
 		f.startHub()
 		op := f.create(ctx, "rm", on("c-w2", v1alpha1.RemoveAction, asDead)())
@@ -184,7 +184,7 @@ var _ = Describe("A machine that is declared dead", func() {
 		Eventually(now(ctx, op)).Should(bePaused("Refused", ContainSubstring("it is not dead")))
 		Expect(admin.Delete(ctx, op)).To(Succeed())
 
-		f.dies(ctx, "cp2") // The hub has not heard of it for a while, and it is back when it is looked at.
+		f.fallsSilent(ctx, "cp2") // The hub has not heard of it for a while, and it is back when it is looked at.
 		f.talos.Silence(f.addresses["cp2"], false)
 		op = f.create(ctx, "back", on("c-cp2", v1alpha1.RemoveAction, asDead)())
 		Eventually(now(ctx, op)).Should(bePaused("StepFailed", ContainSubstring("it is not dead: it answers at 10.0.0.2")))
@@ -198,7 +198,7 @@ var _ = Describe("A machine that is declared dead", func() {
 		f := newFleet(ctx, 5, 0)
 		for _, name := range []string{"cp3", "cp4", "cp5"} {
 			f.asksToLeave(ctx, name)
-			f.dies(ctx, name)
+			f.fallsSilent(ctx, name)
 		}
 		f.startHub()
 		spec := on("c-cp5", v1alpha1.RemoveAction, asDead)()
