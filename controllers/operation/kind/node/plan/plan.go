@@ -46,7 +46,7 @@ type Planner struct{}
 
 // Traits implements plan.Planner. Nothing on a machine tells whether it has rebooted for a status that is lost, so nobody repeats it; and
 // a reboot may be what brings the Kubernetes API back. Whether a machine has joined can be seen, and it takes nothing away. A removal needs the
-// Kubernetes API for its end; what is dead is away already, whatever the hour.
+// Kubernetes API for its end, and is better ended than left half-way; what is dead is away already, whatever the hour.
 func (Planner) Traits(spec v1alpha1.TalosOperationSpec) plan.Traits {
 	switch node := spec.Node; {
 	case node != nil && node.Action == v1alpha1.JoinAction:
@@ -54,7 +54,7 @@ func (Planner) Traits(spec v1alpha1.TalosOperationSpec) plan.Traits {
 	case node != nil && node.Dead():
 		return plan.Traits{Windows: plan.WindowsNever, StartVerb: spec.StartSubresource()}
 	case node != nil && node.Action == v1alpha1.RemoveAction:
-		return plan.Traits{StartVerb: spec.StartSubresource()}
+		return plan.Traits{Windows: plan.WindowsToBegin, StartVerb: spec.StartSubresource()}
 	}
 	return plan.Traits{RecordOptional: true, StartVerb: spec.StartSubresource()}
 }

@@ -147,7 +147,7 @@ func TestRemoveSays(t *testing.T) {
 // What is away already may be removed at any hour; and a removal ends at the Kubernetes API.
 func TestRemoveTraits(t *testing.T) {
 	spec := v1alpha1.TalosOperationSpec{Kind: v1alpha1.NodeKind, Node: &v1alpha1.NodeParameters{Action: v1alpha1.RemoveAction}}
-	NewWithT(t).Expect(Planner{}.Traits(spec)).To(Equal(plan.Traits{StartVerb: "node-remove"}))
+	NewWithT(t).Expect(Planner{}.Traits(spec)).To(Equal(plan.Traits{Windows: plan.WindowsToBegin, StartVerb: "node-remove"}))
 	dead(spec.Node)
 	NewWithT(t).Expect(Planner{}.Traits(spec)).To(Equal(plan.Traits{StartVerb: "node-remove", Windows: plan.WindowsNever}))
 }
