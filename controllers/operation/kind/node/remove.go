@@ -108,6 +108,8 @@ func removeDead(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Ac
 		return kind.FailStep(unit, "")
 	case own.MembersTrouble != "":
 		return waitForMembers(unit, "no other control plane tells who belongs to etcd: "+own.MembersTrouble)
+	case len(own.Members) == 0: // An etcd without members answers nobody: this look asked for none.
+		return waitForMembers(unit, "who belongs to etcd has not been asked yet")
 	}
 	switch member, doubt := deadMember(scope, unit, seen, own.Members); {
 	case doubt != "":
@@ -195,7 +197,7 @@ func observeRemove(ctx context.Context, reader talos.Reader, scope kind.Scope, u
 			own.Maintenance = uuid // It was wiped before, or another one waits there.
 		}
 	}
-	if unit.Machine.Spec.Role == v1alpha1.ControlPlaneRole && unit.Status.Stage == nodeplan.RemoveStage {
+	if unit.Machine.Spec.Role == v1alpha1.ControlPlaneRole { // In every stage: the last look of one may be the first of the next.
 		own.Members, own.MembersTrouble = membersBeside(ctx, reader, scope, unit)
 	}
 	return own

@@ -243,6 +243,21 @@ func TestCaseB21RemoveDead(t *testing.T) {
 	}
 }
 
+// A look that tells of no members is none: who is not known to be gone is not forgotten. The last look of a stage is the first of the next.
+func TestRemoveDeadAsksForMembers(t *testing.T) {
+	g := NewWithT(t)
+	w := removing("cp-2", true)
+	w.dies("cp-2")
+	remove := w.unit("cp-2", "", func(s *v1alpha1.UnitStatus) { s.Stage = nodeplan.RemoveStage })
+	seen := kind.Observation{TalosTrouble: "no answer", TalosSilent: true, Own: view{}}
+	g.Expect(w.executor.Next(w.scope, remove, seen)).To(Equal(kind.Action{
+		Verdict: kind.Wait, Reason: "EtcdHealthy", Message: "who belongs to etcd has not been asked yet",
+	}))
+	confirm := w.unit("cp-2", "StayingOff", func(s *v1alpha1.UnitStatus) { s.Stage = nodeplan.ConfirmDeadStage })
+	seen = w.executor.Observe(t.Context(), w.scope, confirm)
+	g.Expect(w.executor.Next(w.scope, remove, seen)).To(HaveField("Step", v1alpha1.RemovingMemberStep))
+}
+
 // members are those that every control plane knows from now on.
 func (w *world) members(members ...talos.EtcdMember) {
 	for _, address := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"} {
