@@ -46,12 +46,10 @@ const (
 
 // TalosMachine's Removed condition and corresponding reasons.
 const (
-	// MachineRemovedCondition follows a request in spec.removal; it is absent without one.
+	// MachineRemovedCondition follows a request in spec.removal; it is absent without one. It is never True: a machine that is removed has no
+	// TalosMachine any more.
 	MachineRemovedCondition = "Removed"
 
 	// MachineRemovingReason surfaces while the removal is under way or waits; the message says for what.
 	MachineRemovingReason = "Removing"
-
-	// MachineRemovedReason surfaces when the machine has left its cluster.
-	MachineRemovedReason = "Removed"
 )

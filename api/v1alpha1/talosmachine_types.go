@@ -100,7 +100,8 @@ type TalosMachineSpec struct {
 	// +optional
 	Join *JoinSpec `json:"join,omitempty"`
 
-	// removal asks the hub to remove the machine from its cluster. Deleting this object does not.
+	// removal asks that the machine is removed from its cluster. An operation of kind node with action Remove does that, and deletes this object
+	// in the end. Deleting this object removes nothing.
 	// +optional
 	Removal *RemovalSpec `json:"removal,omitempty"`
 }
@@ -263,6 +264,7 @@ const (
 // +kubebuilder:printcolumn:name="Kubelet",type="string",JSONPath=".status.kubeletVersion",description="Version of the kubelet that runs"
 // +kubebuilder:printcolumn:name="Address",type="string",JSONPath=".spec.address",description="Address of its Talos API",priority=10
 // +kubebuilder:printcolumn:name="Approval",type="string",JSONPath=".spec.approval",description="Whether the hub may touch it",priority=10
+// +kubebuilder:printcolumn:name="Removal",type="string",JSONPath=".spec.removal.reason",description="Why it is asked to be removed",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 type TalosMachine struct {
 	metav1.TypeMeta `json:",inline"`

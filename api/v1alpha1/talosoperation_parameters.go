@@ -5,7 +5,7 @@ package v1alpha1
 import "slices"
 
 // NodeAction is one action on one machine.
-// +kubebuilder:validation:Enum=Reboot;Shutdown;RestartService;EtcdDefrag;EtcdForfeitLeadership;Reset;Join
+// +kubebuilder:validation:Enum=Reboot;Shutdown;RestartService;EtcdDefrag;EtcdForfeitLeadership;Reset;Join;Remove
 type NodeAction string
 
 const (
@@ -30,6 +30,10 @@ const (
 
 	// JoinAction makes a machine in maintenance mode one of the cluster, as spec.join of its TalosMachine asks.
 	JoinAction NodeAction = "Join"
+
+	// RemoveAction takes the machine out of its cluster for good, as spec.removal of its TalosMachine asks: its etcd member, its Node and, in the
+	// end, its TalosMachine.
+	RemoveAction NodeAction = "Remove"
 )
 
 // RebootMode is how a machine reboots.
@@ -101,6 +105,32 @@ type ResetParameters struct {
 	After AfterReset `json:"after,omitempty"`
 }
 
+// RemoveManner is how a machine leaves its cluster for good.
+// +kubebuilder:validation:Enum=Graceful;Dead
+type RemoveManner string
+
+const (
+	// RemoveGraceful drains the machine, has its etcd member leave and wipes it, before its Node goes.
+	RemoveGraceful RemoveManner = "Graceful"
+
+	// RemoveDead is the explicit word that the machine is lost: it is asked for nothing, and another control plane removes its etcd member. A
+	// machine that shows a sign of life is not removed so.
+	RemoveDead RemoveManner = "Dead"
+)
+
+// RemoveParameters are the parameters of action Remove.
+type RemoveParameters struct {
+	// manner is how the machine leaves; by default Graceful.
+	// +optional
+	Manner RemoveManner `json:"manner,omitempty"`
+
+	// reason is a note for people and the audit. It outlives the one in spec.removal, which goes with the TalosMachine.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason,omitempty"`
+}
+
 // EtcdAlarms is what becomes of the alarms of etcd.
 // +kubebuilder:validation:Enum=Keep;Disarm
 type EtcdAlarms string
@@ -116,6 +146,7 @@ const (
 // NodeParameters are the parameters of kind node.
 // +kubebuilder:validation:XValidation:rule="has(self.machine) || self.action == 'EtcdDefrag'",message="machine is required, but for action EtcdDefrag"
 // +kubebuilder:validation:XValidation:rule="!has(self.reset) || self.action == 'Reset'",message="reset goes with action Reset only"
+// +kubebuilder:validation:XValidation:rule="!has(self.remove) || self.action == 'Remove'",message="remove goes with action Remove only"
 // +kubebuilder:validation:XValidation:rule="!has(self.alarms) || self.action == 'EtcdDefrag'",message="alarms goes with action EtcdDefrag only"
 // +kubebuilder:validation:XValidation:rule="(self.action == 'RestartService') == has(self.service)",message="service goes with action RestartService, and only with it"
 // +kubebuilder:validation:XValidation:rule="!has(self.rebootMode) || self.action == 'Reboot'",message="rebootMode goes with action Reboot only"
@@ -145,14 +176,21 @@ type NodeParameters struct {
 	// +optional
 	Reset *ResetParameters `json:"reset,omitempty"`
 
+	// remove says how the machine is removed.
+	// +optional
+	Remove *RemoveParameters `json:"remove,omitempty"`
+
 	// alarms is what becomes of etcd's alarms when it is defragmented; by default Keep.
 	// +optional
 	Alarms EtcdAlarms `json:"alarms,omitempty"`
 }
 
-// Wipes says whether action Reset wipes something.
+// Wipes says whether the action wipes something. A machine that is removed leaves without what made it one of its cluster.
 func (p *NodeParameters) Wipes(what WipeTarget) bool {
-	if p.Action != ResetAction {
+	switch {
+	case p.Action == RemoveAction:
+		return what == WipeSystem && !p.Dead()
+	case p.Action != ResetAction:
 		return false
 	}
 	if p.Reset == nil || len(p.Reset.Wipe) == 0 {
@@ -164,6 +202,11 @@ func (p *NodeParameters) Wipes(what WipeTarget) bool {
 // Forced says whether the machine is reset whatever it holds.
 func (p *NodeParameters) Forced() bool {
 	return p.Action == ResetAction && p.Reset != nil && p.Reset.Manner == ResetForced
+}
+
+// Dead says whether somebody has declared that the machine, which is to be removed, is lost.
+func (p *NodeParameters) Dead() bool {
+	return p.Action == RemoveAction && p.Remove != nil && p.Remove.Manner == RemoveDead
 }
 
 // PowersOff says whether the machine is off in the end.

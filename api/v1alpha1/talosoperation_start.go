@@ -25,6 +25,7 @@ var nodeSubresources = map[NodeAction]string{
 	EtcdForfeitLeadershipAction: "node-etcd-forfeit-leadership",
 	ResetAction:                 "node-reset",
 	JoinAction:                  "node-join",
+	RemoveAction:                "node-remove",
 }
 
 // StartSubresource is the subresource of talosoperations on which whoever starts such an operation needs the verb start: its kind or, for one
@@ -45,6 +46,7 @@ func StartSubresources() []string {
 		string(TalosKind), string(KubernetesKind), string(IchorKind), string(CNIKind), string(ConfigKind),
 		nodeSubresources[RebootAction], nodeSubresources[ShutdownAction], nodeSubresources[RestartServiceAction],
 		nodeSubresources[EtcdDefragAction], nodeSubresources[EtcdForfeitLeadershipAction], nodeSubresources[ResetAction], nodeSubresources[JoinAction],
+		nodeSubresources[RemoveAction],
 		string(ShutdownKind), string(CARotationKind), string(KeyRotationKind), string(EtcdRestoreKind),
 	}
 }

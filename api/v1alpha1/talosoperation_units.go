@@ -88,6 +88,12 @@ const (
 	// ResettingStep has asked for the reset and waits until the machine is wiped.
 	ResettingStep OperationStep = "Resetting"
 
+	// DeletingNodeStep deletes the Node of a machine that has left its cluster.
+	DeletingNodeStep OperationStep = "DeletingNode"
+
+	// ForgettingStep deletes the TalosMachine of a machine that has left its cluster.
+	ForgettingStep OperationStep = "Forgetting"
+
 	// CordoningStep cordons every Node of the cluster.
 	CordoningStep OperationStep = "Cordoning"
 

@@ -137,7 +137,7 @@ func TestWhoMayStartWhat(t *testing.T) {
 	}
 	g.Expect(starts(AdminRole)).To(ConsistOf(v1alpha1.StartSubresources()), "a kind that is new needs a role")
 	g.Expect(starts(ViewerRole)).To(BeEmpty())
-	g.Expect(starts(OperatorRole)).NotTo(ContainElements("shutdown", "ca-rotation", "key-rotation", "etcd-restore", "node-shutdown", "node-reset", "node-join"))
+	g.Expect(starts(OperatorRole)).NotTo(ContainElements("shutdown", "ca-rotation", "key-rotation", "etcd-restore", "node-shutdown", "node-reset", "node-join", "node-remove"))
 	for _, role := range []string{ViewerRole, OperatorRole, AdminRole} {
 		for resource, verbs := range rightsOf(g, role) {
 			g.Expect(verbs).NotTo(Or(HaveKey(v1alpha1.RecordVerb), HaveKey("*")), "%s on %s", role, resource)

@@ -114,3 +114,15 @@ func TestJoinsElsewhere(t *testing.T) {
 		})
 	}
 }
+
+// A request to be removed is seen, with what carries it out, and is gone as soon as it is taken back.
+func TestSetRemoved(t *testing.T) {
+	g, machine := NewWithT(t), &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Name: "c-w-2"}, Spec: v1alpha1.TalosMachineSpec{Removal: &v1alpha1.RemovalSpec{Reason: "sold"}}}
+	setRemoved(machine)
+	g.Expect(machine.Status.Conditions).To(ConsistOf(And(
+		HaveField("Type", "Removed"), HaveField("Status", metav1.ConditionFalse), HaveField("Reason", "Removing"),
+		HaveField("Message", "an operation removes it: ichor machine remove c-w-2"))))
+	machine.Spec.Removal = nil
+	setRemoved(machine)
+	g.Expect(machine.Status.Conditions).To(BeEmpty())
+}

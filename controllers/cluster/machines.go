@@ -155,6 +155,7 @@ func (r *Reconciler) record(ctx context.Context, facts *targets.Facts, seen prob
 		describeMember(machine, *facts, seen)
 		joins := hasJoined(machine)
 		setJoined(machine, joins)
+		setRemoved(machine)
 		if !apiequality.Semantic.DeepEqual(before.Status, machine.Status) {
 			if err := r.Client.Status().Patch(ctx, machine, client.MergeFrom(before)); err != nil {
 				return fmt.Errorf("writing status of TalosMachine %s: %w", client.ObjectKeyFromObject(machine), err)
@@ -186,6 +187,15 @@ func setJoined(machine *v1alpha1.TalosMachine, joins bool) {
 	default:
 		setMachine(machine, v1alpha1.MachineJoinedCondition, metav1.ConditionFalse, v1alpha1.MachineJoiningReason, "an operation makes it join: ichor node join "+machine.Name)
 	}
+}
+
+// setRemoved shows that a machine is asked to be removed. Nothing but an operation does that, which somebody starts who may.
+func setRemoved(machine *v1alpha1.TalosMachine) {
+	if machine.Spec.Removal == nil {
+		meta.RemoveStatusCondition(&machine.Status.Conditions, v1alpha1.MachineRemovedCondition)
+		return
+	}
+	setMachine(machine, v1alpha1.MachineRemovedCondition, metav1.ConditionFalse, v1alpha1.MachineRemovingReason, "an operation removes it: ichor machine remove "+machine.Name)
 }
 
 // markJoined records that a machine has joined. From then on it counts as one of the cluster, whatever becomes of its status.

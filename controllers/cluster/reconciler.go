@@ -22,10 +22,12 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -133,7 +135,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	ofCluster := handler.EnqueueRequestsFromMapFunc(clusterOf)
 	built, err := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.TalosCluster{}).
-		Watches(&v1alpha1.TalosMachine{}, ofCluster).
+		Watches(&v1alpha1.TalosMachine{}, ofCluster, builder.WithPredicates(predicate.Funcs{DeleteFunc: r.lookAgainWithout})).
 		Watches(&v1alpha1.EtcdSnapshot{}, handler.EnqueueRequestsFromMapFunc(snapshot.ClusterOf)).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(r.lookAgain)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.lookAgainWithSecret)).
@@ -164,6 +166,12 @@ func (r *Reconciler) lookAgain(ctx context.Context, object client.Object) []reco
 		r.observer.Invalidate(request.NamespacedName)
 	}
 	return requests
+}
+
+// lookAgainWithout makes the last probe old once a machine is forgotten: it may have answered then, and would be found again as it was.
+func (r *Reconciler) lookAgainWithout(gone event.DeleteEvent) bool {
+	r.lookAgain(context.Background(), gone.Object)
+	return true
 }
 
 // lookAgainWithSecret is lookAgain for every cluster that takes a credential from a Secret, whichever cluster its label names.

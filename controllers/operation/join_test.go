@@ -361,11 +361,12 @@ func (f *fleet) killedWhileJoining(ctx context.Context, name string) {
 	hub.kill()
 }
 
-// killedWhileLeaving has a control plane leave, killed in the same way, and forgets it.
+// killedWhileLeaving has a control plane removed, killed in the same way.
 func (f *fleet) killedWhileLeaving(ctx context.Context, name string) {
 	GinkgoHelper()
 	address := f.addresses[name]
-	op := f.create(ctx, "leave-"+name, on("c-"+name, v1alpha1.ResetAction, nil)())
+	f.asksToLeave(ctx, name)
+	op := f.create(ctx, "leave-"+name, on("c-"+name, v1alpha1.RemoveAction, nil)())
 	for _, at := range []func(*script.Script, string, string) *script.Stop{(*script.Script).HangBefore, (*script.Script).HangAfter} {
 		f.killedAt(at, f.kube.Script, "Drain", name)
 	}
@@ -373,10 +374,14 @@ func (f *fleet) killedWhileLeaving(ctx context.Context, name string) {
 		f.killedAt((*script.Script).HangBefore, f.talos.Script, call, address)
 		f.killedAt((*script.Script).HangAfter, f.talos.Script, call, address)
 	}
+	for _, call := range [][2]string{{"DeleteNode", name}, {"Forget", "c-" + name}} {
+		f.killedAt((*script.Script).HangBefore, f.kube.Script, call[0], call[1])
+		f.killedAt((*script.Script).HangAfter, f.kube.Script, call[0], call[1])
+	}
 	hub := f.startHub()
 	Eventually(now(ctx, op), patience).Should(beCompleted())
 	hub.kill()
-	Expect(admin.Delete(ctx, f.machine(ctx, name))).To(Succeed())
+	Expect(f.isRemoved(name)).To(BeTrue())
 }
 
 // killedAt starts a hub and kills it at a call.

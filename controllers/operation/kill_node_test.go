@@ -17,6 +17,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/machineconfig/bases"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
+	"ichor.maesh.dev/hub/providers/guard"
 	"ichor.maesh.dev/hub/providers/kube"
 	kubefake "ichor.maesh.dev/hub/providers/kube/fake"
 	"ichor.maesh.dev/hub/providers/script"
@@ -27,9 +28,21 @@ import (
 // newNodeExecutor is the executor of kind node for machines that are off as soon as they have gone.
 func newNodeExecutor(t *talosfake.Talos, k *kubefake.Kube) *node.Executor {
 	executor := node.New(t, k)
-	executor.GoneFor = time.Second
+	executor.GoneFor, executor.DeadFor = time.Second, time.Second
+	executor.Records = records{Script: k.Script, Machines: node.Machines{Client: admin, Live: admin}}
 	executor.Configs = node.Configs{Client: admin, Bases: &bases.Store{Client: admin, Live: admin}, Factory: "factory.example"}
 	return executor
+}
+
+// records are the TalosMachines of the management cluster, which a hub can be killed at.
+type records struct {
+	*script.Script
+	node.Machines
+}
+
+// Forget implements node.Records.
+func (r records) Forget(ctx context.Context, g guard.Func, machine *v1alpha1.TalosMachine) error {
+	return r.Run(ctx, "Forget", machine.Name, func() error { return r.Machines.Forget(ctx, g, machine) })
 }
 
 // stepsOf are those steps of an action that a row of the matrix takes.

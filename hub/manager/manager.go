@@ -269,6 +269,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 	locks := &lock.Locks{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Epoch: uuid.NewString(), Clock: clock.RealClock{}}
 	nodes := node.New(talosPool, kubePool)
 	nodes.Configs = node.Configs{Client: mgr.GetClient(), Bases: configs.Store, Factory: o.ImageFactory}
+	nodes.Records = node.Machines{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	operations := operation.New(ctx, operation.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		Locks: locks,

@@ -115,6 +115,9 @@ func (s *Service) Create(ctx context.Context, start *Start, options CreateOption
 	if err := s.mayStart(ctx, start.Order.Cluster.Namespace, start.Spec, len(start.Spec.Overrides) > 0); err != nil {
 		return Created{}, err
 	}
+	if err := s.mayRequest(ctx, start); err != nil {
+		return Created{}, err
+	}
 	if existing, err := start.existing(options); existing != nil || err != nil {
 		return Created{Operation: existing, Existed: existing != nil}, err
 	}
@@ -138,6 +141,10 @@ func (s *Service) begin(ctx context.Context, start *Start, options CreateOptions
 		return Created{}, fmt.Errorf("the operation would not be accepted, nothing was changed: %w", err)
 	}
 	wrote, err := s.declare(ctx, start, options.ValidateOnly)
+	if err != nil {
+		return Created{}, err
+	}
+	asked, err := s.request(ctx, start, options.ValidateOnly)
 	switch {
 	case err != nil:
 		return Created{}, err
@@ -153,19 +160,23 @@ func (s *Service) begin(ctx context.Context, start *Start, options CreateOptions
 	case apierrors.IsAlreadyExists(err) && options.IdempotencyKey != "":
 		created, err := s.meanwhile(ctx, op, start, options)
 		created.Wrote = wrote
-		return created, partly(start, wrote, err)
+		return created, partly(start, wrote, asked, err)
 	default:
-		return Created{}, partly(start, wrote, fmt.Errorf("creating the operation: %w", err))
+		return Created{}, partly(start, wrote, asked, fmt.Errorf("creating the operation: %w", err))
 	}
 }
 
 // partly says how far a start came that wrote the spec and no more.
-func partly(start *Start, wrote []string, err error) error {
-	if err == nil || len(wrote) == 0 {
+func partly(start *Start, wrote []string, asked bool, err error) error {
+	if err == nil || len(wrote) == 0 && !asked {
 		return err
 	}
+	done := fmt.Sprintf("of TalosCluster %s, %s now", start.Facts.Cluster.Name, commas(wrote))
+	if asked {
+		done = fmt.Sprintf("TalosMachine %s asks to be removed now (spec.removal)", start.Spec.Node.Machine)
+	}
 	return &PartlyDoneError{
-		Done:    fmt.Sprintf("of TalosCluster %s, %s now", start.Facts.Cluster.Name, commas(wrote)),
+		Done:    done,
 		Missing: "no operation was created",
 		Finish:  "repeat the request, or run: " + start.Command(),
 		Cause:   err,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	nodeplan "ichor.maesh.dev/hub/controllers/operation/kind/node/plan"
@@ -18,6 +19,7 @@ var (
 	rebootModes  = []v1alpha1.RebootMode{v1alpha1.RebootModeDefault, v1alpha1.RebootModePowerCycle, v1alpha1.RebootModeForce}
 	resetManners = []v1alpha1.ResetManner{v1alpha1.ResetGraceful, v1alpha1.ResetForced}
 	wipeTargets  = []v1alpha1.WipeTarget{v1alpha1.WipeSystem, v1alpha1.WipeUserVolumes}
+	leaveManners = []v1alpha1.RemoveManner{v1alpha1.RemoveGraceful, v1alpha1.RemoveDead}
 	afterResets  = []v1alpha1.AfterReset{v1alpha1.AfterResetReboot, v1alpha1.AfterResetPowerOff}
 	etcdAlarms   = []v1alpha1.EtcdAlarms{v1alpha1.EtcdAlarmsKeep, v1alpha1.EtcdAlarmsDisarm}
 
@@ -56,6 +58,7 @@ func nodeParametersOf(node *pb.NodeParameters) (*v1alpha1.NodeParameters, error)
 			return err
 		},
 		func() (err error) { made.Reset, err = resetOf(made.Action, node.GetReset_()); return err },
+		func() (err error) { made.Remove, err = removeOf(made.Action, node.GetRemove()); return err },
 	} {
 		if err := read(); err != nil {
 			return nil, err
@@ -114,4 +117,22 @@ func resetOf(action v1alpha1.NodeAction, reset *pb.ResetParameters) (*v1alpha1.R
 		made.Wipe = append(made.Wipe, target)
 	}
 	return made, nil
+}
+
+// removeOf says how a machine is removed, and why.
+func removeOf(action v1alpha1.NodeAction, remove *pb.RemoveParameters) (*v1alpha1.RemoveParameters, error) {
+	reason := strings.TrimSpace(remove.GetReason())
+	switch {
+	case remove.GetManner() == "" && reason == "":
+		return nil, nil
+	case action != v1alpha1.RemoveAction:
+		return nil, &InvalidError{Field: nodeField + ".remove", Value: "given", Allowed: "goes with action Remove only"}
+	case len(reason) > mostReason:
+		return nil, &InvalidError{Field: nodeField + ".remove.reason", Value: reason, Allowed: fmt.Sprintf("at most %d bytes", mostReason)}
+	}
+	manner, err := oneOf(action, action, "remove.manner", remove.GetManner(), leaveManners)
+	if err != nil {
+		return nil, err
+	}
+	return &v1alpha1.RemoveParameters{Manner: manner, Reason: reason}, nil
 }

@@ -114,6 +114,7 @@ var effects = map[plan.Effect]pb.Effect{
 	plan.EffectStop:              pb.Effect_EFFECT_STOP,
 	plan.EffectReset:             pb.Effect_EFFECT_RESET,
 	plan.EffectJoin:              pb.Effect_EFFECT_JOIN,
+	plan.EffectRemove:            pb.Effect_EFFECT_REMOVE,
 	plan.EffectKeyRotation:       pb.Effect_EFFECT_KEY_ROTATION,
 	plan.EffectCARotation:        pb.Effect_EFFECT_CA_ROTATION,
 	plan.EffectRestore:           pb.Effect_EFFECT_RESTORE,

@@ -38,6 +38,9 @@ type Start struct {
 	// Declared is what the spec asks for now, as far as it concerns the kind.
 	Declared v1alpha1.OperationTarget
 
+	// unasked is the machine that the start asks to be removed; nil if it asks none, or that asks already.
+	unasked *v1alpha1.TalosMachine
+
 	// operations are those of the namespace.
 	operations []v1alpha1.TalosOperation
 }
@@ -57,6 +60,7 @@ func (s *Service) Plan(ctx context.Context, order Order) (*Start, error) {
 		return nil, err
 	}
 	order = withMachines(onMachine(order, facts), facts)
+	facts, unasked := asking(order, facts)
 	snapshot, err := targets.Snapshot(ctx, s.Client, order.Cluster.Namespace, order.Spec)
 	if err != nil {
 		return nil, err
@@ -64,6 +68,7 @@ func (s *Service) Plan(ctx context.Context, order Order) (*Start, error) {
 	planner := planners[order.Spec.Kind]
 	start := &Start{
 		Order: order, Facts: facts, Observed: s.Now(), Spec: order.Spec, Declared: planner.Narrow(targets.Declared(facts.Cluster)), operations: list.Items,
+		unasked: unasked,
 	}
 	start.Plan, start.Refusals = plan.Judge(planner, plan.Facts{
 		Spec: start.Spec, Cluster: facts.Cluster, Machines: facts.Machines, Target: over(start.Declared, order.Target), Observed: start.Observed,

@@ -26,6 +26,9 @@ func nodeFlagsOf(node *v1alpha1.NodeParameters) []nodeFlag {
 		}
 		flags = append(flags, nodeFlag{"manner", flagWord(reset.Manner)}, nodeFlag{"wipe", strings.Join(wipe, ",")}, nodeFlag{"after", flagWord(reset.After)})
 	}
+	if remove := node.Remove; remove != nil {
+		flags = append(flags, nodeFlag{"reason", remove.Reason})
+	}
 	given := flags[:0]
 	for _, flag := range flags {
 		if flag.value != "" {
@@ -38,6 +41,9 @@ func nodeFlagsOf(node *v1alpha1.NodeParameters) []nodeFlag {
 // nodeWords are the words that name the action, and the machine if there is one.
 func nodeWords(node *v1alpha1.NodeParameters) []string {
 	words := []string{"node", actionWord(node.Action)}
+	if node.Action == v1alpha1.RemoveAction {
+		words[0] = "machine"
+	}
 	if node.Machine != "" {
 		words = append(words, node.Machine)
 	}
@@ -50,6 +56,9 @@ func nodeFlags(node *v1alpha1.NodeParameters) []string {
 	for _, flag := range nodeFlagsOf(node) {
 		words = append(words, "--"+flag.name, flag.value)
 	}
+	if node.Dead() {
+		words = append(words, "--dead")
+	}
 	return words
 }
 
@@ -58,6 +67,9 @@ func describeNode(node *v1alpha1.NodeParameters) string {
 	words := fmt.Sprintf("%s of %s", node.Action, cmp.Or(node.Machine, "every etcd member"))
 	for _, flag := range nodeFlagsOf(node) {
 		words += ", " + flag.name + " " + flag.value
+	}
+	if node.Dead() {
+		words += ", as dead"
 	}
 	return words
 }

@@ -77,6 +77,10 @@ type Writer interface {
 	// Uncordon makes a Node schedulable if owner cordoned it, and leaves it as it is otherwise.
 	Uncordon(ctx context.Context, node, owner string) error
 
+	// DeleteNode deletes the Node of a machine that has left, and says whether there was one. A Node of the same name that has another UUID is
+	// another machine's, and stays.
+	DeleteNode(ctx context.Context, name, uuid string) (deleted bool, err error)
+
 	// ApplyManifests applies bootstrap manifests, but for objects that Helm, Flux, Argo CD or another inventory keeps. With an inventory
 	// it is noted what was applied, and what was applied before and has no manifest any more goes. Repeating it is harmless.
 	ApplyManifests(ctx context.Context, manifests []map[string]any, inventory bool) ([]ManifestChange, error)

@@ -10,9 +10,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/test/invariant"
@@ -102,35 +101,87 @@ var _ = Describe("A cluster that grows and shrinks", Ordered, func() {
 		}
 	}, SpecTimeout(12*time.Minute))
 
-	It("goes back to three, by way of four", func(ctx SpecContext) {
-		config, err := clientcmd.RESTConfigFromKubeConfig(cluster.Kubeconfig())
-		Expect(err).NotTo(HaveOccurred())
-		target, err := kubernetes.NewForConfig(config)
-		Expect(err).NotTo(HaveOccurred())
-		for _, name := range []string{"cp-5", "cp-4"} {
-			w.ichor(ctx, 0, "node", "reset", "grow-"+name, "--confirm", "grow-"+name)
-			Eventually(happened(name, "event etcd-removed")).WithContext(ctx).Should(BeTrue())
-			Expect(w.KillHub()).To(Succeed())
-			Expect(w.StartHub(ctx)).To(Succeed())
-			Eventually(func(g Gomega) {
-				var list v1alpha1.TalosOperationList
-				g.Expect(w.client.List(ctx, &list)).To(Succeed())
-				for i := range list.Items {
-					g.Expect(list.Items[i].Completed()).To(BeTrue(), list.Items[i].Name)
+	gone := func(name string) func(Gomega) {
+		return func(g Gomega) {
+			err := w.client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "grow-" + name}, &v1alpha1.TalosMachine{})
+			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "TalosMachine of %s: %v", name, err)
+			for _, node := range cluster.KubernetesNodes() {
+				g.Expect(node.Name).NotTo(Equal(name))
+			}
+		}
+	}
+	removals := func(ctx context.Context, name string) func() (bool, error) {
+		return func() (bool, error) {
+			var list v1alpha1.TalosOperationList
+			if err := w.client.List(ctx, &list); err != nil {
+				return false, err
+			}
+			for i := range list.Items {
+				if node := list.Items[i].Spec.Node; node != nil && node.Machine == "grow-"+name && node.Action == v1alpha1.RemoveAction {
+					Expect(list.Items[i].Status.FailureReason).To(BeEmpty())
+					return list.Items[i].Completed(), nil
 				}
-			}).WithContext(ctx).Should(Succeed())
-			Expect(w.client.Delete(ctx, &v1alpha1.TalosMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "grow-" + name}})).To(Succeed())
-			Expect(target.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+			}
+			return false, nil
+		}
+	}
+
+	It("goes back to three, by way of four, and is killed on the way", func(ctx SpecContext) {
+		kills := map[string][]string{
+			"cp-5": {"event etcd-removed", "MachineService/Reset"}, "cp-4": {"MachineService/EtcdLeaveCluster", "MachineService/Reset"},
+		}
+		for _, name := range []string{"cp-5", "cp-4"} {
+			Expect(w.ichor(ctx, 1, "machine", "remove", "grow-"+name, "--confirm", "grow-"+name).Err).To(ContainSubstring("does not ask to be removed (spec.removal)"))
+			w.ichor(ctx, 2, "machine", "remove", "grow-"+name, "--reason", "it was lent", "--yes")
+			shown := w.ichor(ctx, 0, "machine", "remove", "grow-"+name, "--reason", "it was lent", "--dry-run")
+			Expect(shown.Out).To(And(ContainSubstring("the machine leaves the cluster for good"), ContainSubstring("its etcd member")))
+			w.ichor(ctx, 0, "machine", "remove", "grow-"+name, "--reason", "it was lent", "--confirm", "grow-"+name)
+			for _, at := range kills[name] {
+				Eventually(happened(name, at)).WithContext(ctx).Should(BeTrue(), at)
+				Expect(w.KillHub()).To(Succeed())
+				Expect(w.StartHub(ctx)).To(Succeed())
+			}
+			Eventually(removals(ctx, name)).WithContext(ctx).Should(BeTrue())
+			Eventually(gone(name)).WithContext(ctx).Should(Succeed())
+			Expect(cluster.Node(name).State().Maintenance).To(BeTrue(), "it is wiped")
 		}
 		Eventually(w.Unavailable).WithContext(ctx).Should(BeEmpty())
 		Expect(cluster.KubernetesNodes()).To(HaveLen(5), "three control planes and two workers")
+	}, SpecTimeout(12*time.Minute))
+
+	It("gives a control plane up that is dead, and does not take it back when it returns", func(ctx SpecContext) {
+		Expect(w.RestartHub(ctx, "--step-deadline", "StayingOff=2s")).To(Succeed())
+		key := client.ObjectKey{Namespace: "default", Name: "grow-cp-3"}
+		dead := []string{"machine", "remove", "cp-3", "--cluster", "grow", "--dead", "--reason", "mainboard", "--confirm", "grow-cp-3"}
+		Expect(w.ichor(ctx, 1, dead...).Err).To(ContainSubstring("it is not dead"))
+		cluster.Node("cp-3").PowerOff()
+		Eventually(func(g Gomega) {
+			machine := &v1alpha1.TalosMachine{}
+			g.Expect(w.client.Get(ctx, key, machine)).To(Succeed())
+			g.Expect(machine.Status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"), HaveField("Reason", "NotReachable"))))
+		}).WithContext(ctx).Should(Succeed())
+		w.ichor(ctx, 0, dead...)
+		Eventually(happened("cp-3", "event etcd-removed")).WithContext(ctx).Should(BeTrue())
+		Expect(w.KillHub()).To(Succeed())
+		Expect(w.StartHub(ctx)).To(Succeed())
+		Eventually(removals(ctx, "cp-3")).WithContext(ctx).Should(BeTrue())
+		Eventually(gone("cp-3")).WithContext(ctx).Should(Succeed())
+
+		cluster.Node("cp-3").PowerOn()
+		Eventually(func(g Gomega) {
+			machine := &v1alpha1.TalosMachine{}
+			g.Expect(w.client.Get(ctx, key, machine)).To(Succeed())
+			g.Expect(machine.Spec.Approval).To(Equal(v1alpha1.ApprovalPending))
+			g.Expect(machine.Spec.Removal).To(BeNil())
+		}).WithContext(ctx).Should(Succeed())
+		Expect(cluster.Node("cp-3").State().EtcdUp).To(BeFalse(), "it is no member any more")
 	}, SpecTimeout(12*time.Minute))
 
 	It("changed who belongs to etcd one at a time, gave each machine its config once, and bootstrapped nothing", func() {
 		changes := invariant.ReadMembership(w.Fleet.Journal(), "grow", invariant.IsControlPlane)
 		Expect(changes.Problems()).To(BeEmpty())
 		Expect(changes.Joined).To(Equal([]string{"cp-2", "cp-3", "cp-4", "cp-5"}))
-		Expect(changes.Removed).To(Equal([]string{"cp-5", "cp-4"}))
+		Expect(changes.Removed).To(Equal([]string{"cp-5", "cp-4", "cp-3"}))
 		Expect(changes.Most).To(Equal(1))
 		Expect(changes.Provisioned).To(HaveKeyWithValue("worker-2", 1))
 	})

@@ -14,8 +14,8 @@ import (
 )
 
 func newMachineCommand(a *app) *cobra.Command {
-	return group("machine", "List machines, approve them, hold them back, have them join", []string{"machines"},
-		newMachineListCommand(a), newMachineGetCommand(a), newApproveCommand(a), newHoldCommand(a), newUnholdCommand(a), newJoinCommand(a))
+	return group("machine", "List machines, approve them, hold them back, have them join and leave", []string{"machines"},
+		newMachineListCommand(a), newMachineGetCommand(a), newApproveCommand(a), newHoldCommand(a), newUnholdCommand(a), newJoinCommand(a), a.startCommand(a.removeOrder("remove MACHINE", "ichor machine remove")))
 }
 
 func newMachineListCommand(a *app) *cobra.Command {
@@ -72,6 +72,8 @@ func machineNotes(m *pb.Machine) string {
 		return "pending approval"
 	case m.GetJoining() && m.GetStep() == "":
 		return "to join"
+	case m.GetRemoving() && m.GetStep() == "":
+		return "to be removed"
 	case m.GetHeld() && m.GetHoldNote() != "":
 		return "held: " + m.GetHoldNote()
 	case m.GetHeld():

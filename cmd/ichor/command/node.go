@@ -234,6 +234,7 @@ func nodePurpose(node *pb.NodeParameters) string {
 	var details []string
 	for _, value := range []string{
 		node.GetRebootMode(), node.GetService(), node.GetAlarms(), node.GetReset_().GetManner(), strings.Join(node.GetReset_().GetWipe(), "+"), node.GetReset_().GetAfter(),
+		node.GetRemove().GetManner(),
 	} {
 		if value != "" {
 			details = append(details, strings.ToLower(value))

@@ -86,3 +86,40 @@ func TestResetTellsWhatIsLost(t *testing.T) {
 	g.Expect(r.Code).To(BeZero(), r.Err)
 	golden(t, "node-reset.txt", strings.ReplaceAll("standard output:\n"+r.Out+"standard error:\n"+r.Err, h.url, "http://hub"))
 }
+
+// Who removes a machine says why, reads what that means, and types its name; who says that it is dead says so.
+func TestRemoveCommand(t *testing.T) {
+	for name, row := range map[string]struct {
+		args []string
+		want *pb.NodeParameters
+		says string
+	}{
+		"in good order": {
+			[]string{"--reason", "sold"}, &pb.NodeParameters{Machine: "prod-1-w-2", Action: "Remove", Remove: &pb.RemoveParameters{Reason: "sold"}},
+			": remove of prod-1-w-2; the machine leaves the cluster for good\n",
+		},
+		"dead": {
+			[]string{"--dead", "--reason", "mainboard", "--override", "ControlPlanesReady=two are lost"},
+			&pb.NodeParameters{Machine: "prod-1-w-2", Action: "Remove", Remove: &pb.RemoveParameters{Manner: "Dead", Reason: "mainboard"}},
+			": remove of prod-1-w-2 (dead); the machine leaves the cluster for good\n",
+		},
+		"as Git has asked": {nil, &pb.NodeParameters{Machine: "prod-1-w-2", Action: "Remove", Remove: &pb.RemoveParameters{}}, ": remove of prod-1-w-2;"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			h, u := planning(t, &pb.Plan{
+				Cluster: ref("default", "prod-1"), Kind: pb.OperationKind_OPERATION_KIND_NODE, Effect: pb.Effect_EFFECT_REMOVE, Confirmation: pb.Confirmation_CONFIRMATION_NAME,
+			})
+			r := u.ichor(append([]string{"machine", "remove", "w-2", "--yes"}, row.args...)...)
+			g.Expect(r.Code).NotTo(BeZero(), "--yes is not enough")
+			g.Expect(of[*pb.CreateOperationRequest](h)).To(BeEmpty())
+			r = u.ichor(append([]string{"machine", "remove", "w-2", "--confirm", "prod-1-w-2"}, row.args...)...)
+			g.Expect(r.Code).To(BeZero(), r.Err)
+			g.Expect(r.Err).To(ContainSubstring(row.says))
+			made := of[*pb.CreateOperationRequest](h)
+			g.Expect(made).To(HaveLen(1))
+			g.Expect(made[0].GetOrder().GetParameters().GetNode()).To(BeComparableTo(row.want, protoEqual))
+			g.Expect(u.ichor(append([]string{"operation", "plan", "remove", "w-2"}, row.args...)...).Code).To(BeZero())
+		})
+	}
+}

@@ -127,6 +127,7 @@ var effects = map[pb.Effect]string{
 	pb.Effect_EFFECT_RESTART_COMPONENTS: "components restart", pb.Effect_EFFECT_REBOOT: "machines reboot", pb.Effect_EFFECT_STOP: "machines stop",
 	pb.Effect_EFFECT_CA_ROTATION: "certificate authorities change", pb.Effect_EFFECT_KEY_ROTATION: "keys change",
 	pb.Effect_EFFECT_RESTORE: "etcd goes back to a snapshot", pb.Effect_EFFECT_RESET: "the machine is wiped", pb.Effect_EFFECT_JOIN: "the machine becomes one of the cluster",
+	pb.Effect_EFFECT_REMOVE: "the machine leaves the cluster for good",
 }
 
 func effect(e pb.Effect) string {

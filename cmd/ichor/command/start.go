@@ -130,6 +130,7 @@ func newPlanCommand(a *app) *cobra.Command {
 		a.rotateKeysOrder("rotate-keys NAME", "  ichor operation plan rotate-keys prod-1 --key secretbox"),
 		a.rotateCAOrder("rotate-ca NAME", "  ichor operation plan rotate-ca prod-1"),
 		a.restoreOrder("restore NAME", "  ichor operation plan restore prod-1 --from prod-1-202611300300 --safety-snapshot"),
+		a.removeOrder("remove MACHINE", "ichor operation plan remove"),
 	}, a.nodeOrders("ichor operation plan", true)...)
 	for _, o := range orders {
 		o.short = "Show what this would do: " + o.short

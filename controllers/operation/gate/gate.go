@@ -158,8 +158,13 @@ func etcdHealthy(in Input) string {
 		return trouble
 	}
 	members := len(controlPlanes(in.Machines))
-	if in.Stage.KeepsEtcd || in.Stage.Joins {
+	switch {
+	case in.Stage.KeepsEtcd || in.Stage.Joins:
 		return ""
+	case in.Stage.Leaves && members > 1: // All are well, or were counted, and fewer are needed afterwards.
+		return ""
+	case in.Stage.Leaves:
+		return fmt.Sprintf("%s has the last etcd member", in.Machine.Name)
 	}
 	if quorum := members/2 + 1; members > 1 && members-1 < quorum {
 		return fmt.Sprintf("etcd has %d members and needs %d of them", members, quorum)
@@ -170,6 +175,8 @@ func etcdHealthy(in Input) string {
 // etcdTrouble is what is wrong with etcd, but for what the operation is there to mend.
 func (in Input) etcdTrouble() string {
 	switch {
+	case in.Stage.Sick && in.Stage.Leaves:
+		return troubleWithout(in.Machine, in.Machines, in.View.Etcd)
 	case in.Stage.Sick:
 		return troubleOfOthers(in.Machine, in.Machines, in.View.Etcd)
 	case in.Stage.EtcdOnly:

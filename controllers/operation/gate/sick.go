@@ -37,6 +37,55 @@ func troubleOfOthers(lost *v1alpha1.TalosMachine, machines []*v1alpha1.TalosMach
 	return quorumTrouble(len(others), reference.Members)
 }
 
+// troubleWithout says why the member of a machine that is lost must not be removed: the others that answer have to be well, agree on who
+// belongs to them, be a majority, and have no learner among them, for that would be a second change. Who does not answer is counted as lost as
+// well: of five members two may be, one after the other.
+func troubleWithout(lost *v1alpha1.TalosMachine, machines []*v1alpha1.TalosMachine, etcd map[string]EtcdView) string {
+	var reference *EtcdView
+	var silent []string
+	well := 0
+	for _, machine := range controlPlanes(machines) {
+		member, seen := etcd[machine.Name]
+		switch {
+		case machine.Name == lost.Name:
+			continue
+		case !seen:
+			return fmt.Sprintf("the etcd member of %s has not been asked", machine.Name)
+		case member.Trouble != "":
+			silent = append(silent, machine.Name)
+			continue
+		}
+		if reference == nil {
+			reference = &member
+		}
+		if trouble := memberTrouble(machine.Name, member, *reference); trouble != "" {
+			return trouble
+		}
+		well++
+	}
+	if reference == nil {
+		return "no other etcd member answers"
+	}
+	if learner := learnerBeside(lost, reference.Members); learner != "" {
+		return learner
+	}
+	trouble := quorumTrouble(well, reference.Members)
+	if trouble != "" && len(silent) > 0 {
+		trouble += "; no answer from " + strings.Join(silent, ", ")
+	}
+	return trouble
+}
+
+// learnerBeside names a learner that is not the member of a machine.
+func learnerBeside(machine *v1alpha1.TalosMachine, members []talos.EtcdMember) string {
+	for _, member := range members {
+		if member.Learner && fmt.Sprintf("%x", member.ID) != machine.Status.EtcdMemberID {
+			return fmt.Sprintf("etcd member %s is a learner", memberName(member))
+		}
+	}
+	return ""
+}
+
 // quorumTrouble says that so many members which are well are not enough.
 func quorumTrouble(well int, members []talos.EtcdMember) string {
 	voters := len(slices.DeleteFunc(slices.Clone(members), func(m talos.EtcdMember) bool { return m.Learner }))

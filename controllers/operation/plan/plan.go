@@ -145,6 +145,9 @@ const (
 	// EffectJoin makes machines part of the cluster.
 	EffectJoin Effect = "Join"
 
+	// EffectRemove takes machines out of the cluster for good.
+	EffectRemove Effect = "Remove"
+
 	// EffectKeyRotation replaces keys: components restart, and tokens of old are void in the end.
 	EffectKeyRotation Effect = "KeyRotation"
 	// EffectCARotation replaces certificate authorities: credentials that people keep are of no use any more.
@@ -238,6 +241,10 @@ type Stage struct {
 
 	// Joins stages make a machine one of the cluster: it is none yet, so etcd has to be well without it, and loses nothing.
 	Joins bool
+
+	// Leaves stages take an etcd member out of the cluster for good. Who is left has to be a majority before and afterwards; two may become one.
+	// With Sick, others that do not answer count as lost as well.
+	Leaves bool
 
 	// Gates are the gates that the stage asks; nil means all of them where it is disruptive. A stage that is not asks those that it names
 	// by itself.

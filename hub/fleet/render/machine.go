@@ -67,6 +67,7 @@ func Machine(machine *v1alpha1.TalosMachine, work Work) *pb.Machine {
 		Attention:         machineAttention(machine, work),
 		Labels:            machine.Labels,
 		Joining:           machine.Joining(),
+		Removing:          machine.Spec.Removal != nil,
 	}
 }
 

@@ -158,6 +158,7 @@ func parameters(spec v1alpha1.TalosOperationSpec) *pb.OperationParameters {
 	return &pb.OperationParameters{Parameters: &pb.OperationParameters_Node{Node: &pb.NodeParameters{
 		Machine: spec.Node.Machine, Action: string(spec.Node.Action), RebootMode: string(spec.Node.RebootMode),
 		Service: spec.Node.Service, Alarms: string(spec.Node.Alarms), Reset_: reset(spec.Node.Reset),
+		Remove: remove(spec.Node.Remove),
 	}}}
 }
 
@@ -263,4 +264,12 @@ func Over(op *pb.Operation) bool { return op.GetCompletionTime() != nil }
 // moves says whether an operation takes steps on its cluster now. Steps have deadlines, so what it disturbs it mends, or it fails.
 func moves(op *pb.Operation) bool {
 	return op.GetLockHeld() && !Over(op) && op.GetAnswer().GetReason() == ""
+}
+
+// remove says how a machine is removed from its cluster, and why.
+func remove(parameters *v1alpha1.RemoveParameters) *pb.RemoveParameters {
+	if parameters == nil {
+		return nil
+	}
+	return &pb.RemoveParameters{Manner: string(parameters.Manner), Reason: parameters.Reason}
 }

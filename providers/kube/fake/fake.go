@@ -222,6 +222,23 @@ func (c *client) Uncordon(ctx context.Context, name, owner string) error {
 	})
 }
 
+// DeleteNode deletes a Node, unless it is another machine's.
+func (c *client) DeleteNode(ctx context.Context, name, uuid string) (deleted bool, err error) {
+	if err := errors.Join(guard.Check(guard.With(ctx, c.guard), "DeleteNode"), c.answer()); err != nil {
+		return false, err
+	}
+	err = c.Run(ctx, "DeleteNode", name, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if node, ok := c.nodes[name]; ok && (node.UUID == "" || node.UUID == uuid) {
+			delete(c.nodes, name)
+			deleted = true
+		}
+		return nil
+	})
+	return deleted, err
+}
+
 func (c *client) Record(context.Context) (kube.Record, error) { return c.Kube.Record(), c.answer() }
 
 func (c *client) Revision(context.Context) (int64, error) {

@@ -61,6 +61,7 @@ type machine struct {
 	volumes   []talos.Volume
 	size      int64
 	wiped     *talos.Reset
+	unseen    bool
 
 	// blank is what a machine in maintenance mode tells; nil for one that has a machine config. learns is how many times the etcd of a control
 	// plane that joins is asked for before it votes.

@@ -35,6 +35,13 @@ func (t *Talos) Wiped(address string) *talos.Reset {
 	return t.machines[address].wiped
 }
 
+// Unseen keeps a machine from being seen in maintenance mode, as where it gets another address there.
+func (t *Talos) Unseen(address string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.machines[address].unseen = true
+}
+
 func (c *client) Services(_ context.Context, address string) ([]talos.Service, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +70,7 @@ func (c *client) Maintenance(_ context.Context, address string) (string, error) 
 	if ok && m.blank != nil {
 		return m.blank.UUID, nil
 	}
-	if !ok || m.wiped == nil || len(m.wiped.Partitions) == 0 || m.wiped.PowerOff || wipesEtcd(*m.wiped) {
+	if !ok || m.unseen || m.wiped == nil || len(m.wiped.Partitions) == 0 || m.wiped.PowerOff || wipesEtcd(*m.wiped) {
 		return "", status.Errorf(codes.Unavailable, "no machine in maintenance mode answers at %s", address)
 	}
 	return m.facts.UUID, nil

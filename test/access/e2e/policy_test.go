@@ -75,13 +75,13 @@ func runAll(t *testing.T, attempts []attempt) {
 
 // Every kind, and every action on a machine, by everybody: what may be started is decided by the role alone, whatever the tool.
 func TestStart(t *testing.T) {
-	const forAdmins = "ichor shutdown ca-rotation key-rotation etcd-restore node-shutdown node-reset node-join"
+	const forAdmins = "ichor shutdown ca-rotation key-rotation etcd-restore node-shutdown node-reset node-join node-remove"
 	parameters := map[string]string{
 		"cni": "cni: {action: Upgrade}", "shutdown": "shutdown: {action: Stop, snapshot: None}", "ca-rotation": "caRotation: {authorities: [Talos]}",
 		"key-rotation": "keyRotation: {keys: [Secretbox]}", "etcd-restore": "etcdRestore: {snapshotName: s, safetySnapshot: None}",
 		"node-reboot": "node: {machine: m, action: Reboot}", "node-shutdown": "node: {machine: m, action: Shutdown}",
 		"node-restart-service": "node: {machine: m, action: RestartService, service: kubelet}", "node-etcd-defrag": "node: {machine: m, action: EtcdDefrag}",
-		"node-etcd-forfeit-leadership": "node: {machine: m, action: EtcdForfeitLeadership}", "node-reset": "node: {machine: m, action: Reset}", "node-join": "node: {machine: m, action: Join}",
+		"node-etcd-forfeit-leadership": "node: {machine: m, action: EtcdForfeitLeadership}", "node-reset": "node: {machine: m, action: Reset}", "node-join": "node: {machine: m, action: Join}", "node-remove": "node: {machine: m, action: Remove}",
 	}
 	var attempts []attempt
 	for _, start := range v1alpha1.StartSubresources() {
@@ -228,7 +228,7 @@ func TestClustersAndMachines(t *testing.T) {
 		{name: "holds", user: "operator", args: []string{"annotate", "talosmachine", "c1-w-1", "ichor.maesh.dev/upgrade-hold=x"}},
 		{name: "approves", user: "operator", args: patch("talosmachine", "c1-w-1", `{"spec":{"approval":"Approved"}}`)},
 		{name: "removes", user: "operator", args: patch("talosmachine", "c1-w-1", `{"spec":{"removal":{"reason":"x"}}}`),
-			denied: `spec.removal: user "operator" may not remove machines in namespace "team-a": verb start on talosoperations/node-reset is missing`},
+			denied: `spec.removal: user "operator" may not remove machines in namespace "team-a": verb start on talosoperations/node-remove is missing`},
 		{name: "removes", user: "admin", args: patch("talosmachine", "c1-w-1", `{"spec":{"removal":{"reason":"x"}}}`)},
 		{name: "points at another machine", user: "operator", args: patch("talosmachine", "c1-w-1", `{"spec":{"address":"10.0.0.1"}}`), denied: `spec.address: user "operator" may not say which machine it is`},
 		{name: "points at another machine", user: "operator", args: patch("talosmachine", "c1-w-1", `{"spec":{"uuid":"x"}}`), denied: `spec.uuid: user "operator"`},

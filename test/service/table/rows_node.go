@@ -86,7 +86,7 @@ func nodes() []Row {
 	}
 	for _, action := range []struct{ name, verb string }{
 		{"Shutdown", "node-shutdown"}, {"RestartService", "node-restart-service"}, {"EtcdDefrag", "node-etcd-defrag"},
-		{"EtcdForfeitLeadership", "node-etcd-forfeit-leadership"}, {"Reset", "node-reset"}, {"Join", "node-join"},
+		{"EtcdForfeitLeadership", "node-etcd-forfeit-leadership"}, {"Reset", "node-reset"}, {"Join", "node-join"}, {"Remove", "node-remove"},
 	} {
 		order := nodeOrder("c1-cp-1", action.name, func(n *pb.NodeParameters) {
 			if action.name == "RestartService" {

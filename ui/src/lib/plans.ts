@@ -22,7 +22,8 @@ export type EffectKey =
   | 'keyRotation'
   | 'restore'
   | 'reset'
-  | 'join';
+  | 'join'
+  | 'remove';
 
 const effects: Partial<Record<Effect, { key: EffectKey; mark: Mark }>> = {
   [Effect.NONE]: { key: 'none', mark: 'ok' },
@@ -34,6 +35,7 @@ const effects: Partial<Record<Effect, { key: EffectKey; mark: Mark }>> = {
   [Effect.RESTORE]: { key: 'restore', mark: 'failed' },
   [Effect.RESET]: { key: 'reset', mark: 'failed' },
   [Effect.JOIN]: { key: 'join', mark: 'soon' },
+  [Effect.REMOVE]: { key: 'remove', mark: 'failed' },
 };
 
 /** effectOf is the worst that a machine goes through; undefined if the hub did not say. */

@@ -28,11 +28,17 @@ type Executor struct {
 
 	// Configs make the machine configs of machines that join.
 	Configs Configs
+
+	// DeadFor is how long a machine has to be silent that somebody has declared dead: one that reboots is silent as well.
+	DeadFor time.Duration
+
+	// Records deletes the TalosMachines of machines that were removed.
+	Records Records
 }
 
 // New returns the executor.
 func New(t talos.Provider, k kube.Provider) *Executor {
-	return &Executor{Sequence: reboot.New(t, k), GoneFor: 5 * time.Minute}
+	return &Executor{Sequence: reboot.New(t, k), GoneFor: 5 * time.Minute, DeadFor: time.Minute}
 }
 
 // action is the code of one action. One without settle has nothing to take back, and is over soon.
@@ -50,6 +56,7 @@ var actions = map[v1alpha1.NodeAction]action{
 	v1alpha1.EtcdForfeitLeadershipAction: {steps: forfeitSteps, next: nextForfeit},
 	v1alpha1.ResetAction:                 {steps: resetSteps, next: nextReset, settle: settleReset},
 	v1alpha1.JoinAction:                  {steps: joinSteps, next: nextJoin, settle: settleJoin},
+	v1alpha1.RemoveAction:                {steps: removeSteps, next: nextRemove, settle: settleRemove},
 }
 
 // StepsOf declares the steps of one action.
@@ -75,15 +82,20 @@ func common(names ...v1alpha1.OperationStep) []kind.Step {
 
 // Next implements kind.Executor. Nothing begins with a machine that does not answer, or is another one.
 func (e *Executor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
-	if unit.Status.Step == "" && scope.Spec.Node.Action != v1alpha1.JoinAction {
+	if unit.Status.Step == "" && asksFirst(scope, unit) {
 		if seen.TalosTrouble != "" {
-			return kind.Unreachable(unit, seen.TalosTrouble)
+			return unreachable(scope, unit, seen.TalosTrouble)
 		}
 		if bad := reboot.CheckIdentity(unit, seen); bad != nil {
 			return *bad
 		}
 	}
 	return actions[scope.Spec.Node.Action].next(e, scope, unit, seen)
+}
+
+// asksFirst says whether a unit is a machine that has to answer before it is begun with.
+func asksFirst(scope kind.Scope, unit kind.Unit) bool {
+	return scope.Spec.Node.Action != v1alpha1.JoinAction && !scope.Spec.Node.Dead() && unit.Machine != nil
 }
 
 // Settle implements kind.Executor.
@@ -105,6 +117,10 @@ func (e *Executor) Unsafe(unit kind.Unit) string {
 		return "" // Nobody else depends on a worker that has not joined.
 	case nodeplan.JoinControlPlaneStage:
 		return unsafeJoin(unit)
+	case nodeplan.RemoveStage:
+		if unit.Status.Step == v1alpha1.RemovingMemberStep {
+			return unsafeRemove(unit)
+		}
 	}
 	for _, why := range []func(kind.Unit) string{reboot.Unsafe, poweroff.Unsafe, unsafeReset} {
 		if words := why(unit); words != "" {
@@ -133,6 +149,10 @@ func (e *Executor) Do(ctx context.Context, scope kind.Scope, unit kind.Unit, ste
 		return e.reset(ctx, scope, unit)
 	case v1alpha1.ProvisioningStep:
 		return e.provision(ctx, scope, unit)
+	case v1alpha1.DeletingNodeStep:
+		return e.deleteNode(ctx, scope, unit)
+	case v1alpha1.ForgettingStep:
+		return kind.Outcome{}, e.forget(ctx, scope)
 	}
 	return e.Sequence.Do(ctx, scope, unit, step)
 }
@@ -184,6 +204,9 @@ func (e *Executor) Observe(ctx context.Context, scope kind.Scope, unit kind.Unit
 	if scope.Spec.Node.Action == v1alpha1.JoinAction {
 		return e.observeJoin(ctx, scope, unit)
 	}
+	if unit.Machine == nil {
+		return kind.Observation{} // What is left to do is about what is recorded.
+	}
 	seen := e.Sequence.Observe(ctx, scope, unit)
 	reader, err := e.Talos.Reader(ctx, scope.Cluster)
 	if err != nil {
@@ -194,6 +217,8 @@ func (e *Executor) Observe(ctx context.Context, scope kind.Scope, unit kind.Unit
 		seen.Own = observeServices(ctx, reader, unit, seen)
 	case v1alpha1.ResetAction:
 		seen.Own = observeReset(ctx, reader, scope, unit, seen)
+	case v1alpha1.RemoveAction:
+		seen.Own = observeRemove(ctx, reader, scope, unit, seen)
 	}
 	return seen
 }

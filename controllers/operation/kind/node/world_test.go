@@ -28,6 +28,9 @@ type world struct {
 	machines map[string]*v1alpha1.TalosMachine
 	executor *Executor
 	scope    kind.Scope
+
+	// forgotten are the TalosMachines that were deleted.
+	forgotten []string
 }
 
 // systemDisk are the volumes of a machine as Talos 1.13 has them.

@@ -616,7 +616,9 @@ type Machine struct {
 	Attention  Attention              `protobuf:"varint,18,opt,name=attention,proto3,enum=ichor.v1alpha1.Attention" json:"attention,omitempty"`
 	Labels     map[string]string      `protobuf:"bytes,19,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// joining machines are to become machines of their cluster, and are none yet.
-	Joining       bool `protobuf:"varint,20,opt,name=joining,proto3" json:"joining,omitempty"`
+	Joining bool `protobuf:"varint,20,opt,name=joining,proto3" json:"joining,omitempty"`
+	// removing machines are asked to be removed from their cluster.
+	Removing      bool `protobuf:"varint,21,opt,name=removing,proto3" json:"removing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -787,6 +789,13 @@ func (x *Machine) GetLabels() map[string]string {
 func (x *Machine) GetJoining() bool {
 	if x != nil {
 		return x.Joining
+	}
+	return false
+}
+
+func (x *Machine) GetRemoving() bool {
+	if x != nil {
+		return x.Removing
 	}
 	return false
 }
@@ -2771,7 +2780,7 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
 	"\adesired\x18\x02 \x01(\tR\adesired\x12\x1a\n" +
 	"\bobserved\x18\x03 \x01(\tR\bobserved\x12\x1a\n" +
-	"\bmachines\x18\x04 \x03(\tR\bmachines\"\xc8\x06\n" +
+	"\bmachines\x18\x04 \x03(\tR\bmachines\"\xe4\x06\n" +
 	"\aMachine\x12+\n" +
 	"\x03ref\x18\x01 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\x03ref\x123\n" +
 	"\acluster\x18\x02 \x01(\v2\x19.ichor.v1alpha1.ReferenceR\acluster\x12\x12\n" +
@@ -2796,7 +2805,8 @@ const file_ichor_v1alpha1_cluster_proto_rawDesc = "" +
 	"createTime\x127\n" +
 	"\tattention\x18\x12 \x01(\x0e2\x19.ichor.v1alpha1.AttentionR\tattention\x12;\n" +
 	"\x06labels\x18\x13 \x03(\v2#.ichor.v1alpha1.Machine.LabelsEntryR\x06labels\x12\x18\n" +
-	"\ajoining\x18\x14 \x01(\bR\ajoining\x1a9\n" +
+	"\ajoining\x18\x14 \x01(\bR\ajoining\x12\x1a\n" +
+	"\bremoving\x18\x15 \x01(\bR\bremoving\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdb\x01\n" +

@@ -169,21 +169,23 @@ const (
 	Effect_EFFECT_RESTORE            Effect = 7
 	Effect_EFFECT_RESET              Effect = 8
 	Effect_EFFECT_JOIN               Effect = 9
+	Effect_EFFECT_REMOVE             Effect = 10
 )
 
 // Enum value maps for Effect.
 var (
 	Effect_name = map[int32]string{
-		0: "EFFECT_UNSPECIFIED",
-		1: "EFFECT_NONE",
-		2: "EFFECT_RESTART_COMPONENTS",
-		3: "EFFECT_REBOOT",
-		4: "EFFECT_STOP",
-		5: "EFFECT_CA_ROTATION",
-		6: "EFFECT_KEY_ROTATION",
-		7: "EFFECT_RESTORE",
-		8: "EFFECT_RESET",
-		9: "EFFECT_JOIN",
+		0:  "EFFECT_UNSPECIFIED",
+		1:  "EFFECT_NONE",
+		2:  "EFFECT_RESTART_COMPONENTS",
+		3:  "EFFECT_REBOOT",
+		4:  "EFFECT_STOP",
+		5:  "EFFECT_CA_ROTATION",
+		6:  "EFFECT_KEY_ROTATION",
+		7:  "EFFECT_RESTORE",
+		8:  "EFFECT_RESET",
+		9:  "EFFECT_JOIN",
+		10: "EFFECT_REMOVE",
 	}
 	Effect_value = map[string]int32{
 		"EFFECT_UNSPECIFIED":        0,
@@ -196,6 +198,7 @@ var (
 		"EFFECT_RESTORE":            7,
 		"EFFECT_RESET":              8,
 		"EFFECT_JOIN":               9,
+		"EFFECT_REMOVE":             10,
 	}
 )
 
@@ -387,7 +390,7 @@ type NodeParameters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// machine is the name of the TalosMachine, or of its Node. Action EtcdDefrag without one takes every member of etcd.
 	Machine string `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
-	// action is Reboot, Shutdown, RestartService, EtcdDefrag, EtcdForfeitLeadership, Reset or Join.
+	// action is Reboot, Shutdown, RestartService, EtcdDefrag, EtcdForfeitLeadership, Reset, Join or Remove.
 	Action string `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
 	// reboot_mode is Default, PowerCycle or Force; empty is Default.
 	RebootMode string `protobuf:"bytes,3,opt,name=reboot_mode,json=rebootMode,proto3" json:"reboot_mode,omitempty"`
@@ -396,7 +399,9 @@ type NodeParameters struct {
 	// reset says how action Reset resets the machine.
 	Reset_ *ResetParameters `protobuf:"bytes,5,opt,name=reset,proto3" json:"reset,omitempty"`
 	// alarms is what becomes of etcd's alarms with action EtcdDefrag: Keep or Disarm; empty is Keep.
-	Alarms        string `protobuf:"bytes,6,opt,name=alarms,proto3" json:"alarms,omitempty"`
+	Alarms string `protobuf:"bytes,6,opt,name=alarms,proto3" json:"alarms,omitempty"`
+	// remove says how action Remove removes the machine.
+	Remove        *RemoveParameters `protobuf:"bytes,7,opt,name=remove,proto3" json:"remove,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -473,6 +478,68 @@ func (x *NodeParameters) GetAlarms() string {
 	return ""
 }
 
+func (x *NodeParameters) GetRemove() *RemoveParameters {
+	if x != nil {
+		return x.Remove
+	}
+	return nil
+}
+
+// RemoveParameters say how a machine is removed from its cluster.
+type RemoveParameters struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// manner is Graceful or Dead; empty is Graceful. Dead declares that the machine is lost.
+	Manner string `protobuf:"bytes,1,opt,name=manner,proto3" json:"manner,omitempty"`
+	// reason is written to spec.removal of the TalosMachine before the operation is created. It may be left out where one is there.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveParameters) Reset() {
+	*x = RemoveParameters{}
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveParameters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveParameters) ProtoMessage() {}
+
+func (x *RemoveParameters) ProtoReflect() protoreflect.Message {
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveParameters.ProtoReflect.Descriptor instead.
+func (*RemoveParameters) Descriptor() ([]byte, []int) {
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RemoveParameters) GetManner() string {
+	if x != nil {
+		return x.Manner
+	}
+	return ""
+}
+
+func (x *RemoveParameters) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // ResetParameters say how a machine is reset.
 type ResetParameters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -488,7 +555,7 @@ type ResetParameters struct {
 
 func (x *ResetParameters) Reset() {
 	*x = ResetParameters{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[2]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -500,7 +567,7 @@ func (x *ResetParameters) String() string {
 func (*ResetParameters) ProtoMessage() {}
 
 func (x *ResetParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[2]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -513,7 +580,7 @@ func (x *ResetParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetParameters.ProtoReflect.Descriptor instead.
 func (*ResetParameters) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{2}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ResetParameters) GetManner() string {
@@ -548,7 +615,7 @@ type ConfigParameters struct {
 
 func (x *ConfigParameters) Reset() {
 	*x = ConfigParameters{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[3]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +627,7 @@ func (x *ConfigParameters) String() string {
 func (*ConfigParameters) ProtoMessage() {}
 
 func (x *ConfigParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[3]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +640,7 @@ func (x *ConfigParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigParameters.ProtoReflect.Descriptor instead.
 func (*ConfigParameters) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{3}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ConfigParameters) GetMachines() []string {
@@ -596,7 +663,7 @@ type ShutdownParameters struct {
 
 func (x *ShutdownParameters) Reset() {
 	*x = ShutdownParameters{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[4]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -608,7 +675,7 @@ func (x *ShutdownParameters) String() string {
 func (*ShutdownParameters) ProtoMessage() {}
 
 func (x *ShutdownParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[4]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -621,7 +688,7 @@ func (x *ShutdownParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownParameters.ProtoReflect.Descriptor instead.
 func (*ShutdownParameters) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{4}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ShutdownParameters) GetAction() string {
@@ -649,7 +716,7 @@ type CARotationParameters struct {
 
 func (x *CARotationParameters) Reset() {
 	*x = CARotationParameters{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +728,7 @@ func (x *CARotationParameters) String() string {
 func (*CARotationParameters) ProtoMessage() {}
 
 func (x *CARotationParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[5]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +741,7 @@ func (x *CARotationParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CARotationParameters.ProtoReflect.Descriptor instead.
 func (*CARotationParameters) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{5}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CARotationParameters) GetAuthorities() []string {
@@ -695,7 +762,7 @@ type KeyRotationParameters struct {
 
 func (x *KeyRotationParameters) Reset() {
 	*x = KeyRotationParameters{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +774,7 @@ func (x *KeyRotationParameters) String() string {
 func (*KeyRotationParameters) ProtoMessage() {}
 
 func (x *KeyRotationParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[6]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +787,7 @@ func (x *KeyRotationParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotationParameters.ProtoReflect.Descriptor instead.
 func (*KeyRotationParameters) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{6}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *KeyRotationParameters) GetKeys() []string {
@@ -745,7 +812,7 @@ type EtcdRestoreParameters struct {
 
 func (x *EtcdRestoreParameters) Reset() {
 	*x = EtcdRestoreParameters{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +824,7 @@ func (x *EtcdRestoreParameters) String() string {
 func (*EtcdRestoreParameters) ProtoMessage() {}
 
 func (x *EtcdRestoreParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[7]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +837,7 @@ func (x *EtcdRestoreParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EtcdRestoreParameters.ProtoReflect.Descriptor instead.
 func (*EtcdRestoreParameters) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{7}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EtcdRestoreParameters) GetSnapshotName() string {
@@ -812,7 +879,7 @@ type OperationParameters struct {
 
 func (x *OperationParameters) Reset() {
 	*x = OperationParameters{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +891,7 @@ func (x *OperationParameters) String() string {
 func (*OperationParameters) ProtoMessage() {}
 
 func (x *OperationParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[8]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +904,7 @@ func (x *OperationParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationParameters.ProtoReflect.Descriptor instead.
 func (*OperationParameters) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{8}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OperationParameters) GetParameters() isOperationParameters_Parameters {
@@ -1000,7 +1067,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1079,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[9]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1092,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{9}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Operation) GetRef() *Reference {
@@ -1296,7 +1363,7 @@ type OperationUnit struct {
 
 func (x *OperationUnit) Reset() {
 	*x = OperationUnit{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1308,7 +1375,7 @@ func (x *OperationUnit) String() string {
 func (*OperationUnit) ProtoMessage() {}
 
 func (x *OperationUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[10]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1321,7 +1388,7 @@ func (x *OperationUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationUnit.ProtoReflect.Descriptor instead.
 func (*OperationUnit) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{10}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OperationUnit) GetName() string {
@@ -1408,7 +1475,7 @@ type OperationStep struct {
 
 func (x *OperationStep) Reset() {
 	*x = OperationStep{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1487,7 @@ func (x *OperationStep) String() string {
 func (*OperationStep) ProtoMessage() {}
 
 func (x *OperationStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[11]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1500,7 @@ func (x *OperationStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationStep.ProtoReflect.Descriptor instead.
 func (*OperationStep) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{11}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OperationStep) GetName() string {
@@ -1482,7 +1549,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +1561,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[12]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +1574,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{12}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Answer) GetDoing() string {
@@ -1588,7 +1655,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1667,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[13]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1680,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{13}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Plan) GetCluster() *Reference {
@@ -1773,7 +1840,7 @@ type PlanManifest struct {
 
 func (x *PlanManifest) Reset() {
 	*x = PlanManifest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1852,7 @@ func (x *PlanManifest) String() string {
 func (*PlanManifest) ProtoMessage() {}
 
 func (x *PlanManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[14]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1865,7 @@ func (x *PlanManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanManifest.ProtoReflect.Descriptor instead.
 func (*PlanManifest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{14}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PlanManifest) GetObject() string {
@@ -1843,7 +1910,7 @@ type PlanStage struct {
 
 func (x *PlanStage) Reset() {
 	*x = PlanStage{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +1922,7 @@ func (x *PlanStage) String() string {
 func (*PlanStage) ProtoMessage() {}
 
 func (x *PlanStage) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[15]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +1935,7 @@ func (x *PlanStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStage.ProtoReflect.Descriptor instead.
 func (*PlanStage) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{15}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PlanStage) GetName() string {
@@ -1902,7 +1969,7 @@ type PlanGroup struct {
 
 func (x *PlanGroup) Reset() {
 	*x = PlanGroup{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +1981,7 @@ func (x *PlanGroup) String() string {
 func (*PlanGroup) ProtoMessage() {}
 
 func (x *PlanGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[16]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +1994,7 @@ func (x *PlanGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanGroup.ProtoReflect.Descriptor instead.
 func (*PlanGroup) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{16}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PlanGroup) GetMachines() []*PlanMachine {
@@ -1956,7 +2023,7 @@ type PlanMachine struct {
 
 func (x *PlanMachine) Reset() {
 	*x = PlanMachine{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2035,7 @@ func (x *PlanMachine) String() string {
 func (*PlanMachine) ProtoMessage() {}
 
 func (x *PlanMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[17]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2048,7 @@ func (x *PlanMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMachine.ProtoReflect.Descriptor instead.
 func (*PlanMachine) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{17}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PlanMachine) GetName() string {
@@ -2048,7 +2115,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2127,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[18]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2140,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{18}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Refusal) GetGate() string {
@@ -2114,7 +2181,7 @@ type Refusals struct {
 
 func (x *Refusals) Reset() {
 	*x = Refusals{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2193,7 @@ func (x *Refusals) String() string {
 func (*Refusals) ProtoMessage() {}
 
 func (x *Refusals) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[19]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2206,7 @@ func (x *Refusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
 func (*Refusals) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{19}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Refusals) GetRefusals() []*Refusal {
@@ -2164,7 +2231,7 @@ type PartlyDone struct {
 
 func (x *PartlyDone) Reset() {
 	*x = PartlyDone{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2243,7 @@ func (x *PartlyDone) String() string {
 func (*PartlyDone) ProtoMessage() {}
 
 func (x *PartlyDone) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[20]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2256,7 @@ func (x *PartlyDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartlyDone.ProtoReflect.Descriptor instead.
 func (*PartlyDone) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{20}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PartlyDone) GetDone() string {
@@ -2225,7 +2292,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2304,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[21]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2317,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{21}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Warning) GetCode() string {
@@ -2290,7 +2357,7 @@ type OperationFilter struct {
 
 func (x *OperationFilter) Reset() {
 	*x = OperationFilter{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2302,7 +2369,7 @@ func (x *OperationFilter) String() string {
 func (*OperationFilter) ProtoMessage() {}
 
 func (x *OperationFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[22]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2315,7 +2382,7 @@ func (x *OperationFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationFilter.ProtoReflect.Descriptor instead.
 func (*OperationFilter) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{22}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *OperationFilter) GetClusters() []*Reference {
@@ -2387,7 +2454,7 @@ type ListOperationsRequest struct {
 
 func (x *ListOperationsRequest) Reset() {
 	*x = ListOperationsRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2399,7 +2466,7 @@ func (x *ListOperationsRequest) String() string {
 func (*ListOperationsRequest) ProtoMessage() {}
 
 func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[23]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2412,7 +2479,7 @@ func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{23}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListOperationsRequest) GetFilter() *OperationFilter {
@@ -2451,7 +2518,7 @@ type ListOperationsResponse struct {
 
 func (x *ListOperationsResponse) Reset() {
 	*x = ListOperationsResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +2530,7 @@ func (x *ListOperationsResponse) String() string {
 func (*ListOperationsResponse) ProtoMessage() {}
 
 func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[24]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +2543,7 @@ func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{24}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListOperationsResponse) GetOperations() []*Operation {
@@ -2523,7 +2590,7 @@ type GetOperationRequest struct {
 
 func (x *GetOperationRequest) Reset() {
 	*x = GetOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +2602,7 @@ func (x *GetOperationRequest) String() string {
 func (*GetOperationRequest) ProtoMessage() {}
 
 func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[25]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +2615,7 @@ func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
 func (*GetOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{25}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetOperationRequest) GetRef() *Reference {
@@ -2569,7 +2636,7 @@ type GetOperationResponse struct {
 
 func (x *GetOperationResponse) Reset() {
 	*x = GetOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2648,7 @@ func (x *GetOperationResponse) String() string {
 func (*GetOperationResponse) ProtoMessage() {}
 
 func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[26]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2661,7 @@ func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationResponse.ProtoReflect.Descriptor instead.
 func (*GetOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{26}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetOperationResponse) GetOperation() *Operation {
@@ -2626,7 +2693,7 @@ type OperationEvent struct {
 
 func (x *OperationEvent) Reset() {
 	*x = OperationEvent{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +2705,7 @@ func (x *OperationEvent) String() string {
 func (*OperationEvent) ProtoMessage() {}
 
 func (x *OperationEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[27]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2651,7 +2718,7 @@ func (x *OperationEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationEvent.ProtoReflect.Descriptor instead.
 func (*OperationEvent) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{27}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OperationEvent) GetTime() *timestamppb.Timestamp {
@@ -2706,7 +2773,7 @@ type OperationOrder struct {
 
 func (x *OperationOrder) Reset() {
 	*x = OperationOrder{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2718,7 +2785,7 @@ func (x *OperationOrder) String() string {
 func (*OperationOrder) ProtoMessage() {}
 
 func (x *OperationOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[28]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2731,7 +2798,7 @@ func (x *OperationOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationOrder.ProtoReflect.Descriptor instead.
 func (*OperationOrder) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{28}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OperationOrder) GetCluster() *Reference {
@@ -2785,7 +2852,7 @@ type PlanOperationRequest struct {
 
 func (x *PlanOperationRequest) Reset() {
 	*x = PlanOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +2864,7 @@ func (x *PlanOperationRequest) String() string {
 func (*PlanOperationRequest) ProtoMessage() {}
 
 func (x *PlanOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[29]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +2877,7 @@ func (x *PlanOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOperationRequest.ProtoReflect.Descriptor instead.
 func (*PlanOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{29}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PlanOperationRequest) GetOrder() *OperationOrder {
@@ -2829,7 +2896,7 @@ type PlanOperationResponse struct {
 
 func (x *PlanOperationResponse) Reset() {
 	*x = PlanOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2908,7 @@ func (x *PlanOperationResponse) String() string {
 func (*PlanOperationResponse) ProtoMessage() {}
 
 func (x *PlanOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[30]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2921,7 @@ func (x *PlanOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanOperationResponse.ProtoReflect.Descriptor instead.
 func (*PlanOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{30}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PlanOperationResponse) GetPlan() *Plan {
@@ -2879,7 +2946,7 @@ type CreateOperationRequest struct {
 
 func (x *CreateOperationRequest) Reset() {
 	*x = CreateOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2891,7 +2958,7 @@ func (x *CreateOperationRequest) String() string {
 func (*CreateOperationRequest) ProtoMessage() {}
 
 func (x *CreateOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[31]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2904,7 +2971,7 @@ func (x *CreateOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOperationRequest.ProtoReflect.Descriptor instead.
 func (*CreateOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{31}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateOperationRequest) GetOrder() *OperationOrder {
@@ -2950,7 +3017,7 @@ type CreateOperationResponse struct {
 
 func (x *CreateOperationResponse) Reset() {
 	*x = CreateOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3029,7 @@ func (x *CreateOperationResponse) String() string {
 func (*CreateOperationResponse) ProtoMessage() {}
 
 func (x *CreateOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[32]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3042,7 @@ func (x *CreateOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOperationResponse.ProtoReflect.Descriptor instead.
 func (*CreateOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{32}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateOperationResponse) GetOperation() *Operation {
@@ -3016,7 +3083,7 @@ type SetOperationPausedRequest struct {
 
 func (x *SetOperationPausedRequest) Reset() {
 	*x = SetOperationPausedRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3028,7 +3095,7 @@ func (x *SetOperationPausedRequest) String() string {
 func (*SetOperationPausedRequest) ProtoMessage() {}
 
 func (x *SetOperationPausedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[33]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3041,7 +3108,7 @@ func (x *SetOperationPausedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOperationPausedRequest.ProtoReflect.Descriptor instead.
 func (*SetOperationPausedRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{33}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetOperationPausedRequest) GetRef() *Reference {
@@ -3069,7 +3136,7 @@ type SetOperationPausedResponse struct {
 
 func (x *SetOperationPausedResponse) Reset() {
 	*x = SetOperationPausedResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3148,7 @@ func (x *SetOperationPausedResponse) String() string {
 func (*SetOperationPausedResponse) ProtoMessage() {}
 
 func (x *SetOperationPausedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[34]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3161,7 @@ func (x *SetOperationPausedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOperationPausedResponse.ProtoReflect.Descriptor instead.
 func (*SetOperationPausedResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{34}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetOperationPausedResponse) GetOperation() *Operation {
@@ -3122,7 +3189,7 @@ type ConfirmOperationRequest struct {
 
 func (x *ConfirmOperationRequest) Reset() {
 	*x = ConfirmOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3201,7 @@ func (x *ConfirmOperationRequest) String() string {
 func (*ConfirmOperationRequest) ProtoMessage() {}
 
 func (x *ConfirmOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[35]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3214,7 @@ func (x *ConfirmOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmOperationRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{35}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ConfirmOperationRequest) GetRef() *Reference {
@@ -3175,7 +3242,7 @@ type ConfirmOperationResponse struct {
 
 func (x *ConfirmOperationResponse) Reset() {
 	*x = ConfirmOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3254,7 @@ func (x *ConfirmOperationResponse) String() string {
 func (*ConfirmOperationResponse) ProtoMessage() {}
 
 func (x *ConfirmOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[36]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3267,7 @@ func (x *ConfirmOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmOperationResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{36}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ConfirmOperationResponse) GetOperation() *Operation {
@@ -3226,7 +3293,7 @@ type RetryOperationRequest struct {
 
 func (x *RetryOperationRequest) Reset() {
 	*x = RetryOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3238,7 +3305,7 @@ func (x *RetryOperationRequest) String() string {
 func (*RetryOperationRequest) ProtoMessage() {}
 
 func (x *RetryOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[37]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3251,7 +3318,7 @@ func (x *RetryOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperationRequest.ProtoReflect.Descriptor instead.
 func (*RetryOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{37}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RetryOperationRequest) GetRef() *Reference {
@@ -3272,7 +3339,7 @@ type RetryOperationResponse struct {
 
 func (x *RetryOperationResponse) Reset() {
 	*x = RetryOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3351,7 @@ func (x *RetryOperationResponse) String() string {
 func (*RetryOperationResponse) ProtoMessage() {}
 
 func (x *RetryOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[38]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3364,7 @@ func (x *RetryOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperationResponse.ProtoReflect.Descriptor instead.
 func (*RetryOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{38}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RetryOperationResponse) GetOperation() *Operation {
@@ -3323,7 +3390,7 @@ type TurnBackOperationRequest struct {
 
 func (x *TurnBackOperationRequest) Reset() {
 	*x = TurnBackOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3402,7 @@ func (x *TurnBackOperationRequest) String() string {
 func (*TurnBackOperationRequest) ProtoMessage() {}
 
 func (x *TurnBackOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[39]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3415,7 @@ func (x *TurnBackOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnBackOperationRequest.ProtoReflect.Descriptor instead.
 func (*TurnBackOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{39}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TurnBackOperationRequest) GetRef() *Reference {
@@ -3369,7 +3436,7 @@ type TurnBackOperationResponse struct {
 
 func (x *TurnBackOperationResponse) Reset() {
 	*x = TurnBackOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[40]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3381,7 +3448,7 @@ func (x *TurnBackOperationResponse) String() string {
 func (*TurnBackOperationResponse) ProtoMessage() {}
 
 func (x *TurnBackOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[40]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3461,7 @@ func (x *TurnBackOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnBackOperationResponse.ProtoReflect.Descriptor instead.
 func (*TurnBackOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{40}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TurnBackOperationResponse) GetOperation() *Operation {
@@ -3423,7 +3490,7 @@ type DeleteOperationRequest struct {
 
 func (x *DeleteOperationRequest) Reset() {
 	*x = DeleteOperationRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[41]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3502,7 @@ func (x *DeleteOperationRequest) String() string {
 func (*DeleteOperationRequest) ProtoMessage() {}
 
 func (x *DeleteOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[41]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3515,7 @@ func (x *DeleteOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOperationRequest.ProtoReflect.Descriptor instead.
 func (*DeleteOperationRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{41}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteOperationRequest) GetRef() *Reference {
@@ -3482,7 +3549,7 @@ type DeleteOperationResponse struct {
 
 func (x *DeleteOperationResponse) Reset() {
 	*x = DeleteOperationResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[42]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3494,7 +3561,7 @@ func (x *DeleteOperationResponse) String() string {
 func (*DeleteOperationResponse) ProtoMessage() {}
 
 func (x *DeleteOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[42]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3507,7 +3574,7 @@ func (x *DeleteOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOperationResponse.ProtoReflect.Descriptor instead.
 func (*DeleteOperationResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{42}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteOperationResponse) GetGone() bool {
@@ -3528,7 +3595,7 @@ type WatchOperationsRequest struct {
 
 func (x *WatchOperationsRequest) Reset() {
 	*x = WatchOperationsRequest{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[43]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3607,7 @@ func (x *WatchOperationsRequest) String() string {
 func (*WatchOperationsRequest) ProtoMessage() {}
 
 func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[43]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3620,7 @@ func (x *WatchOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOperationsRequest.ProtoReflect.Descriptor instead.
 func (*WatchOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{43}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WatchOperationsRequest) GetFilter() *OperationFilter {
@@ -3588,7 +3655,7 @@ type WatchOperationsResponse struct {
 
 func (x *WatchOperationsResponse) Reset() {
 	*x = WatchOperationsResponse{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[44]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3600,7 +3667,7 @@ func (x *WatchOperationsResponse) String() string {
 func (*WatchOperationsResponse) ProtoMessage() {}
 
 func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[44]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3613,7 +3680,7 @@ func (x *WatchOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOperationsResponse.ProtoReflect.Descriptor instead.
 func (*WatchOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{44}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchOperationsResponse) GetEvent() isWatchOperationsResponse_Event {
@@ -3722,7 +3789,7 @@ type Synced struct {
 
 func (x *Synced) Reset() {
 	*x = Synced{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[45]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +3801,7 @@ func (x *Synced) String() string {
 func (*Synced) ProtoMessage() {}
 
 func (x *Synced) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[45]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +3814,7 @@ func (x *Synced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Synced.ProtoReflect.Descriptor instead.
 func (*Synced) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{45}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{46}
 }
 
 // Reset says that a watch begins anew.
@@ -3759,7 +3826,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[46]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3771,7 +3838,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[46]
+	mi := &file_ichor_v1alpha1_operation_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3784,7 +3851,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{46}
+	return file_ichor_v1alpha1_operation_proto_rawDescGZIP(), []int{47}
 }
 
 var File_ichor_v1alpha1_operation_proto protoreflect.FileDescriptor
@@ -3794,7 +3861,7 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x1eichor/v1alpha1/operation.proto\x12\x0eichor.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aichor/v1alpha1/types.proto\":\n" +
 	"\fGateOverride\x12\x12\n" +
 	"\x04gate\x18\x01 \x01(\tR\x04gate\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xcc\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x86\x02\n" +
 	"\x0eNodeParameters\x12\x18\n" +
 	"\amachine\x18\x01 \x01(\tR\amachine\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1f\n" +
@@ -3802,7 +3869,11 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"rebootMode\x12\x18\n" +
 	"\aservice\x18\x04 \x01(\tR\aservice\x125\n" +
 	"\x05reset\x18\x05 \x01(\v2\x1f.ichor.v1alpha1.ResetParametersR\x05reset\x12\x16\n" +
-	"\x06alarms\x18\x06 \x01(\tR\x06alarms\"S\n" +
+	"\x06alarms\x18\x06 \x01(\tR\x06alarms\x128\n" +
+	"\x06remove\x18\a \x01(\v2 .ichor.v1alpha1.RemoveParametersR\x06remove\"B\n" +
+	"\x10RemoveParameters\x12\x16\n" +
+	"\x06manner\x18\x01 \x01(\tR\x06manner\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"S\n" +
 	"\x0fResetParameters\x12\x16\n" +
 	"\x06manner\x18\x01 \x01(\tR\x06manner\x12\x12\n" +
 	"\x04wipe\x18\x02 \x03(\tR\x04wipe\x12\x14\n" +
@@ -4080,7 +4151,7 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x17OPERATION_PHASE_PENDING\x10\x01\x12\x1f\n" +
 	"\x1bOPERATION_PHASE_IN_PROGRESS\x10\x02\x12\x1a\n" +
 	"\x16OPERATION_PHASE_PAUSED\x10\x03\x12\x1d\n" +
-	"\x19OPERATION_PHASE_COMPLETED\x10\x04*\xdc\x01\n" +
+	"\x19OPERATION_PHASE_COMPLETED\x10\x04*\xef\x01\n" +
 	"\x06Effect\x12\x16\n" +
 	"\x12EFFECT_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vEFFECT_NONE\x10\x01\x12\x1d\n" +
@@ -4091,7 +4162,9 @@ const file_ichor_v1alpha1_operation_proto_rawDesc = "" +
 	"\x13EFFECT_KEY_ROTATION\x10\x06\x12\x12\n" +
 	"\x0eEFFECT_RESTORE\x10\a\x12\x10\n" +
 	"\fEFFECT_RESET\x10\b\x12\x0f\n" +
-	"\vEFFECT_JOIN\x10\t*]\n" +
+	"\vEFFECT_JOIN\x10\t\x12\x11\n" +
+	"\rEFFECT_REMOVE\x10\n" +
+	"*]\n" +
 	"\tUnitPhase\x12\x1a\n" +
 	"\x16UNIT_PHASE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16UNIT_PHASE_IN_PROGRESS\x10\x01\x12\x18\n" +
@@ -4125,7 +4198,7 @@ func file_ichor_v1alpha1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_ichor_v1alpha1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_ichor_v1alpha1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_ichor_v1alpha1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_ichor_v1alpha1_operation_proto_goTypes = []any{
 	(OperationKind)(0),                 // 0: ichor.v1alpha1.OperationKind
 	(OperationPhase)(0),                // 1: ichor.v1alpha1.OperationPhase
@@ -4134,176 +4207,178 @@ var file_ichor_v1alpha1_operation_proto_goTypes = []any{
 	(Confirmation)(0),                  // 4: ichor.v1alpha1.Confirmation
 	(*GateOverride)(nil),               // 5: ichor.v1alpha1.GateOverride
 	(*NodeParameters)(nil),             // 6: ichor.v1alpha1.NodeParameters
-	(*ResetParameters)(nil),            // 7: ichor.v1alpha1.ResetParameters
-	(*ConfigParameters)(nil),           // 8: ichor.v1alpha1.ConfigParameters
-	(*ShutdownParameters)(nil),         // 9: ichor.v1alpha1.ShutdownParameters
-	(*CARotationParameters)(nil),       // 10: ichor.v1alpha1.CARotationParameters
-	(*KeyRotationParameters)(nil),      // 11: ichor.v1alpha1.KeyRotationParameters
-	(*EtcdRestoreParameters)(nil),      // 12: ichor.v1alpha1.EtcdRestoreParameters
-	(*OperationParameters)(nil),        // 13: ichor.v1alpha1.OperationParameters
-	(*Operation)(nil),                  // 14: ichor.v1alpha1.Operation
-	(*OperationUnit)(nil),              // 15: ichor.v1alpha1.OperationUnit
-	(*OperationStep)(nil),              // 16: ichor.v1alpha1.OperationStep
-	(*Answer)(nil),                     // 17: ichor.v1alpha1.Answer
-	(*Plan)(nil),                       // 18: ichor.v1alpha1.Plan
-	(*PlanManifest)(nil),               // 19: ichor.v1alpha1.PlanManifest
-	(*PlanStage)(nil),                  // 20: ichor.v1alpha1.PlanStage
-	(*PlanGroup)(nil),                  // 21: ichor.v1alpha1.PlanGroup
-	(*PlanMachine)(nil),                // 22: ichor.v1alpha1.PlanMachine
-	(*Refusal)(nil),                    // 23: ichor.v1alpha1.Refusal
-	(*Refusals)(nil),                   // 24: ichor.v1alpha1.Refusals
-	(*PartlyDone)(nil),                 // 25: ichor.v1alpha1.PartlyDone
-	(*Warning)(nil),                    // 26: ichor.v1alpha1.Warning
-	(*OperationFilter)(nil),            // 27: ichor.v1alpha1.OperationFilter
-	(*ListOperationsRequest)(nil),      // 28: ichor.v1alpha1.ListOperationsRequest
-	(*ListOperationsResponse)(nil),     // 29: ichor.v1alpha1.ListOperationsResponse
-	(*GetOperationRequest)(nil),        // 30: ichor.v1alpha1.GetOperationRequest
-	(*GetOperationResponse)(nil),       // 31: ichor.v1alpha1.GetOperationResponse
-	(*OperationEvent)(nil),             // 32: ichor.v1alpha1.OperationEvent
-	(*OperationOrder)(nil),             // 33: ichor.v1alpha1.OperationOrder
-	(*PlanOperationRequest)(nil),       // 34: ichor.v1alpha1.PlanOperationRequest
-	(*PlanOperationResponse)(nil),      // 35: ichor.v1alpha1.PlanOperationResponse
-	(*CreateOperationRequest)(nil),     // 36: ichor.v1alpha1.CreateOperationRequest
-	(*CreateOperationResponse)(nil),    // 37: ichor.v1alpha1.CreateOperationResponse
-	(*SetOperationPausedRequest)(nil),  // 38: ichor.v1alpha1.SetOperationPausedRequest
-	(*SetOperationPausedResponse)(nil), // 39: ichor.v1alpha1.SetOperationPausedResponse
-	(*ConfirmOperationRequest)(nil),    // 40: ichor.v1alpha1.ConfirmOperationRequest
-	(*ConfirmOperationResponse)(nil),   // 41: ichor.v1alpha1.ConfirmOperationResponse
-	(*RetryOperationRequest)(nil),      // 42: ichor.v1alpha1.RetryOperationRequest
-	(*RetryOperationResponse)(nil),     // 43: ichor.v1alpha1.RetryOperationResponse
-	(*TurnBackOperationRequest)(nil),   // 44: ichor.v1alpha1.TurnBackOperationRequest
-	(*TurnBackOperationResponse)(nil),  // 45: ichor.v1alpha1.TurnBackOperationResponse
-	(*DeleteOperationRequest)(nil),     // 46: ichor.v1alpha1.DeleteOperationRequest
-	(*DeleteOperationResponse)(nil),    // 47: ichor.v1alpha1.DeleteOperationResponse
-	(*WatchOperationsRequest)(nil),     // 48: ichor.v1alpha1.WatchOperationsRequest
-	(*WatchOperationsResponse)(nil),    // 49: ichor.v1alpha1.WatchOperationsResponse
-	(*Synced)(nil),                     // 50: ichor.v1alpha1.Synced
-	(*Reset)(nil),                      // 51: ichor.v1alpha1.Reset
-	nil,                                // 52: ichor.v1alpha1.Operation.LabelsEntry
-	(*Reference)(nil),                  // 53: ichor.v1alpha1.Reference
-	(*OperationTarget)(nil),            // 54: ichor.v1alpha1.OperationTarget
-	(*Condition)(nil),                  // 55: ichor.v1alpha1.Condition
-	(Attention)(0),                     // 56: ichor.v1alpha1.Attention
-	(*timestamppb.Timestamp)(nil),      // 57: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 58: google.protobuf.Duration
-	(MachineRole)(0),                   // 59: ichor.v1alpha1.MachineRole
-	(*Page)(nil),                       // 60: ichor.v1alpha1.Page
-	(*Failure)(nil),                    // 61: ichor.v1alpha1.Failure
-	(*Heartbeat)(nil),                  // 62: ichor.v1alpha1.Heartbeat
+	(*RemoveParameters)(nil),           // 7: ichor.v1alpha1.RemoveParameters
+	(*ResetParameters)(nil),            // 8: ichor.v1alpha1.ResetParameters
+	(*ConfigParameters)(nil),           // 9: ichor.v1alpha1.ConfigParameters
+	(*ShutdownParameters)(nil),         // 10: ichor.v1alpha1.ShutdownParameters
+	(*CARotationParameters)(nil),       // 11: ichor.v1alpha1.CARotationParameters
+	(*KeyRotationParameters)(nil),      // 12: ichor.v1alpha1.KeyRotationParameters
+	(*EtcdRestoreParameters)(nil),      // 13: ichor.v1alpha1.EtcdRestoreParameters
+	(*OperationParameters)(nil),        // 14: ichor.v1alpha1.OperationParameters
+	(*Operation)(nil),                  // 15: ichor.v1alpha1.Operation
+	(*OperationUnit)(nil),              // 16: ichor.v1alpha1.OperationUnit
+	(*OperationStep)(nil),              // 17: ichor.v1alpha1.OperationStep
+	(*Answer)(nil),                     // 18: ichor.v1alpha1.Answer
+	(*Plan)(nil),                       // 19: ichor.v1alpha1.Plan
+	(*PlanManifest)(nil),               // 20: ichor.v1alpha1.PlanManifest
+	(*PlanStage)(nil),                  // 21: ichor.v1alpha1.PlanStage
+	(*PlanGroup)(nil),                  // 22: ichor.v1alpha1.PlanGroup
+	(*PlanMachine)(nil),                // 23: ichor.v1alpha1.PlanMachine
+	(*Refusal)(nil),                    // 24: ichor.v1alpha1.Refusal
+	(*Refusals)(nil),                   // 25: ichor.v1alpha1.Refusals
+	(*PartlyDone)(nil),                 // 26: ichor.v1alpha1.PartlyDone
+	(*Warning)(nil),                    // 27: ichor.v1alpha1.Warning
+	(*OperationFilter)(nil),            // 28: ichor.v1alpha1.OperationFilter
+	(*ListOperationsRequest)(nil),      // 29: ichor.v1alpha1.ListOperationsRequest
+	(*ListOperationsResponse)(nil),     // 30: ichor.v1alpha1.ListOperationsResponse
+	(*GetOperationRequest)(nil),        // 31: ichor.v1alpha1.GetOperationRequest
+	(*GetOperationResponse)(nil),       // 32: ichor.v1alpha1.GetOperationResponse
+	(*OperationEvent)(nil),             // 33: ichor.v1alpha1.OperationEvent
+	(*OperationOrder)(nil),             // 34: ichor.v1alpha1.OperationOrder
+	(*PlanOperationRequest)(nil),       // 35: ichor.v1alpha1.PlanOperationRequest
+	(*PlanOperationResponse)(nil),      // 36: ichor.v1alpha1.PlanOperationResponse
+	(*CreateOperationRequest)(nil),     // 37: ichor.v1alpha1.CreateOperationRequest
+	(*CreateOperationResponse)(nil),    // 38: ichor.v1alpha1.CreateOperationResponse
+	(*SetOperationPausedRequest)(nil),  // 39: ichor.v1alpha1.SetOperationPausedRequest
+	(*SetOperationPausedResponse)(nil), // 40: ichor.v1alpha1.SetOperationPausedResponse
+	(*ConfirmOperationRequest)(nil),    // 41: ichor.v1alpha1.ConfirmOperationRequest
+	(*ConfirmOperationResponse)(nil),   // 42: ichor.v1alpha1.ConfirmOperationResponse
+	(*RetryOperationRequest)(nil),      // 43: ichor.v1alpha1.RetryOperationRequest
+	(*RetryOperationResponse)(nil),     // 44: ichor.v1alpha1.RetryOperationResponse
+	(*TurnBackOperationRequest)(nil),   // 45: ichor.v1alpha1.TurnBackOperationRequest
+	(*TurnBackOperationResponse)(nil),  // 46: ichor.v1alpha1.TurnBackOperationResponse
+	(*DeleteOperationRequest)(nil),     // 47: ichor.v1alpha1.DeleteOperationRequest
+	(*DeleteOperationResponse)(nil),    // 48: ichor.v1alpha1.DeleteOperationResponse
+	(*WatchOperationsRequest)(nil),     // 49: ichor.v1alpha1.WatchOperationsRequest
+	(*WatchOperationsResponse)(nil),    // 50: ichor.v1alpha1.WatchOperationsResponse
+	(*Synced)(nil),                     // 51: ichor.v1alpha1.Synced
+	(*Reset)(nil),                      // 52: ichor.v1alpha1.Reset
+	nil,                                // 53: ichor.v1alpha1.Operation.LabelsEntry
+	(*Reference)(nil),                  // 54: ichor.v1alpha1.Reference
+	(*OperationTarget)(nil),            // 55: ichor.v1alpha1.OperationTarget
+	(*Condition)(nil),                  // 56: ichor.v1alpha1.Condition
+	(Attention)(0),                     // 57: ichor.v1alpha1.Attention
+	(*timestamppb.Timestamp)(nil),      // 58: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 59: google.protobuf.Duration
+	(MachineRole)(0),                   // 60: ichor.v1alpha1.MachineRole
+	(*Page)(nil),                       // 61: ichor.v1alpha1.Page
+	(*Failure)(nil),                    // 62: ichor.v1alpha1.Failure
+	(*Heartbeat)(nil),                  // 63: ichor.v1alpha1.Heartbeat
 }
 var file_ichor_v1alpha1_operation_proto_depIdxs = []int32{
-	7,  // 0: ichor.v1alpha1.NodeParameters.reset:type_name -> ichor.v1alpha1.ResetParameters
-	6,  // 1: ichor.v1alpha1.OperationParameters.node:type_name -> ichor.v1alpha1.NodeParameters
-	8,  // 2: ichor.v1alpha1.OperationParameters.config:type_name -> ichor.v1alpha1.ConfigParameters
-	9,  // 3: ichor.v1alpha1.OperationParameters.shutdown:type_name -> ichor.v1alpha1.ShutdownParameters
-	10, // 4: ichor.v1alpha1.OperationParameters.ca_rotation:type_name -> ichor.v1alpha1.CARotationParameters
-	11, // 5: ichor.v1alpha1.OperationParameters.key_rotation:type_name -> ichor.v1alpha1.KeyRotationParameters
-	12, // 6: ichor.v1alpha1.OperationParameters.etcd_restore:type_name -> ichor.v1alpha1.EtcdRestoreParameters
-	53, // 7: ichor.v1alpha1.Operation.ref:type_name -> ichor.v1alpha1.Reference
-	53, // 8: ichor.v1alpha1.Operation.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 9: ichor.v1alpha1.Operation.kind:type_name -> ichor.v1alpha1.OperationKind
-	1,  // 10: ichor.v1alpha1.Operation.phase:type_name -> ichor.v1alpha1.OperationPhase
-	54, // 11: ichor.v1alpha1.Operation.target:type_name -> ichor.v1alpha1.OperationTarget
-	15, // 12: ichor.v1alpha1.Operation.machines:type_name -> ichor.v1alpha1.OperationUnit
-	15, // 13: ichor.v1alpha1.Operation.units:type_name -> ichor.v1alpha1.OperationUnit
-	55, // 14: ichor.v1alpha1.Operation.conditions:type_name -> ichor.v1alpha1.Condition
-	17, // 15: ichor.v1alpha1.Operation.answer:type_name -> ichor.v1alpha1.Answer
-	56, // 16: ichor.v1alpha1.Operation.attention:type_name -> ichor.v1alpha1.Attention
-	5,  // 17: ichor.v1alpha1.Operation.overrides:type_name -> ichor.v1alpha1.GateOverride
-	13, // 18: ichor.v1alpha1.Operation.parameters:type_name -> ichor.v1alpha1.OperationParameters
-	57, // 19: ichor.v1alpha1.Operation.create_time:type_name -> google.protobuf.Timestamp
-	57, // 20: ichor.v1alpha1.Operation.start_time:type_name -> google.protobuf.Timestamp
-	57, // 21: ichor.v1alpha1.Operation.completion_time:type_name -> google.protobuf.Timestamp
-	57, // 22: ichor.v1alpha1.Operation.last_retry_time:type_name -> google.protobuf.Timestamp
-	52, // 23: ichor.v1alpha1.Operation.labels:type_name -> ichor.v1alpha1.Operation.LabelsEntry
-	3,  // 24: ichor.v1alpha1.OperationUnit.phase:type_name -> ichor.v1alpha1.UnitPhase
-	57, // 25: ichor.v1alpha1.OperationUnit.step_start_time:type_name -> google.protobuf.Timestamp
-	16, // 26: ichor.v1alpha1.OperationUnit.steps:type_name -> ichor.v1alpha1.OperationStep
-	57, // 27: ichor.v1alpha1.OperationStep.start_time:type_name -> google.protobuf.Timestamp
-	57, // 28: ichor.v1alpha1.OperationStep.end_time:type_name -> google.protobuf.Timestamp
-	53, // 29: ichor.v1alpha1.Plan.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 30: ichor.v1alpha1.Plan.kind:type_name -> ichor.v1alpha1.OperationKind
-	2,  // 31: ichor.v1alpha1.Plan.effect:type_name -> ichor.v1alpha1.Effect
-	20, // 32: ichor.v1alpha1.Plan.stages:type_name -> ichor.v1alpha1.PlanStage
-	54, // 33: ichor.v1alpha1.Plan.current:type_name -> ichor.v1alpha1.OperationTarget
-	54, // 34: ichor.v1alpha1.Plan.target:type_name -> ichor.v1alpha1.OperationTarget
-	23, // 35: ichor.v1alpha1.Plan.refusals:type_name -> ichor.v1alpha1.Refusal
-	26, // 36: ichor.v1alpha1.Plan.warnings:type_name -> ichor.v1alpha1.Warning
-	23, // 37: ichor.v1alpha1.Plan.overridden:type_name -> ichor.v1alpha1.Refusal
-	58, // 38: ichor.v1alpha1.Plan.estimated_duration:type_name -> google.protobuf.Duration
-	57, // 39: ichor.v1alpha1.Plan.observed_time:type_name -> google.protobuf.Timestamp
-	4,  // 40: ichor.v1alpha1.Plan.confirmation:type_name -> ichor.v1alpha1.Confirmation
-	19, // 41: ichor.v1alpha1.Plan.manifests:type_name -> ichor.v1alpha1.PlanManifest
-	21, // 42: ichor.v1alpha1.PlanStage.groups:type_name -> ichor.v1alpha1.PlanGroup
-	22, // 43: ichor.v1alpha1.PlanGroup.machines:type_name -> ichor.v1alpha1.PlanMachine
-	59, // 44: ichor.v1alpha1.PlanMachine.role:type_name -> ichor.v1alpha1.MachineRole
-	54, // 45: ichor.v1alpha1.PlanMachine.current:type_name -> ichor.v1alpha1.OperationTarget
-	54, // 46: ichor.v1alpha1.PlanMachine.target:type_name -> ichor.v1alpha1.OperationTarget
-	2,  // 47: ichor.v1alpha1.PlanMachine.effect:type_name -> ichor.v1alpha1.Effect
-	23, // 48: ichor.v1alpha1.Refusals.refusals:type_name -> ichor.v1alpha1.Refusal
-	53, // 49: ichor.v1alpha1.OperationFilter.clusters:type_name -> ichor.v1alpha1.Reference
-	0,  // 50: ichor.v1alpha1.OperationFilter.kinds:type_name -> ichor.v1alpha1.OperationKind
-	1,  // 51: ichor.v1alpha1.OperationFilter.phases:type_name -> ichor.v1alpha1.OperationPhase
-	56, // 52: ichor.v1alpha1.OperationFilter.min_attention:type_name -> ichor.v1alpha1.Attention
-	53, // 53: ichor.v1alpha1.OperationFilter.names:type_name -> ichor.v1alpha1.Reference
-	27, // 54: ichor.v1alpha1.ListOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
-	60, // 55: ichor.v1alpha1.ListOperationsRequest.page:type_name -> ichor.v1alpha1.Page
-	14, // 56: ichor.v1alpha1.ListOperationsResponse.operations:type_name -> ichor.v1alpha1.Operation
-	61, // 57: ichor.v1alpha1.ListOperationsResponse.failures:type_name -> ichor.v1alpha1.Failure
-	53, // 58: ichor.v1alpha1.GetOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	14, // 59: ichor.v1alpha1.GetOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	32, // 60: ichor.v1alpha1.GetOperationResponse.events:type_name -> ichor.v1alpha1.OperationEvent
-	57, // 61: ichor.v1alpha1.OperationEvent.time:type_name -> google.protobuf.Timestamp
-	53, // 62: ichor.v1alpha1.OperationOrder.cluster:type_name -> ichor.v1alpha1.Reference
-	0,  // 63: ichor.v1alpha1.OperationOrder.kind:type_name -> ichor.v1alpha1.OperationKind
-	13, // 64: ichor.v1alpha1.OperationOrder.parameters:type_name -> ichor.v1alpha1.OperationParameters
-	54, // 65: ichor.v1alpha1.OperationOrder.target:type_name -> ichor.v1alpha1.OperationTarget
-	5,  // 66: ichor.v1alpha1.OperationOrder.overrides:type_name -> ichor.v1alpha1.GateOverride
-	33, // 67: ichor.v1alpha1.PlanOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
-	18, // 68: ichor.v1alpha1.PlanOperationResponse.plan:type_name -> ichor.v1alpha1.Plan
-	33, // 69: ichor.v1alpha1.CreateOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
-	54, // 70: ichor.v1alpha1.CreateOperationRequest.expected_target:type_name -> ichor.v1alpha1.OperationTarget
-	14, // 71: ichor.v1alpha1.CreateOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	53, // 72: ichor.v1alpha1.SetOperationPausedRequest.ref:type_name -> ichor.v1alpha1.Reference
-	14, // 73: ichor.v1alpha1.SetOperationPausedResponse.operation:type_name -> ichor.v1alpha1.Operation
-	53, // 74: ichor.v1alpha1.ConfirmOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	14, // 75: ichor.v1alpha1.ConfirmOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	53, // 76: ichor.v1alpha1.RetryOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	14, // 77: ichor.v1alpha1.RetryOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	53, // 78: ichor.v1alpha1.TurnBackOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	14, // 79: ichor.v1alpha1.TurnBackOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
-	53, // 80: ichor.v1alpha1.DeleteOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
-	27, // 81: ichor.v1alpha1.WatchOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
-	14, // 82: ichor.v1alpha1.WatchOperationsResponse.changed:type_name -> ichor.v1alpha1.Operation
-	53, // 83: ichor.v1alpha1.WatchOperationsResponse.removed:type_name -> ichor.v1alpha1.Reference
-	50, // 84: ichor.v1alpha1.WatchOperationsResponse.synced:type_name -> ichor.v1alpha1.Synced
-	51, // 85: ichor.v1alpha1.WatchOperationsResponse.reset:type_name -> ichor.v1alpha1.Reset
-	62, // 86: ichor.v1alpha1.WatchOperationsResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
-	28, // 87: ichor.v1alpha1.OperationService.ListOperations:input_type -> ichor.v1alpha1.ListOperationsRequest
-	30, // 88: ichor.v1alpha1.OperationService.GetOperation:input_type -> ichor.v1alpha1.GetOperationRequest
-	34, // 89: ichor.v1alpha1.OperationService.PlanOperation:input_type -> ichor.v1alpha1.PlanOperationRequest
-	36, // 90: ichor.v1alpha1.OperationService.CreateOperation:input_type -> ichor.v1alpha1.CreateOperationRequest
-	38, // 91: ichor.v1alpha1.OperationService.SetOperationPaused:input_type -> ichor.v1alpha1.SetOperationPausedRequest
-	42, // 92: ichor.v1alpha1.OperationService.RetryOperation:input_type -> ichor.v1alpha1.RetryOperationRequest
-	40, // 93: ichor.v1alpha1.OperationService.ConfirmOperation:input_type -> ichor.v1alpha1.ConfirmOperationRequest
-	44, // 94: ichor.v1alpha1.OperationService.TurnBackOperation:input_type -> ichor.v1alpha1.TurnBackOperationRequest
-	46, // 95: ichor.v1alpha1.OperationService.DeleteOperation:input_type -> ichor.v1alpha1.DeleteOperationRequest
-	48, // 96: ichor.v1alpha1.OperationService.WatchOperations:input_type -> ichor.v1alpha1.WatchOperationsRequest
-	29, // 97: ichor.v1alpha1.OperationService.ListOperations:output_type -> ichor.v1alpha1.ListOperationsResponse
-	31, // 98: ichor.v1alpha1.OperationService.GetOperation:output_type -> ichor.v1alpha1.GetOperationResponse
-	35, // 99: ichor.v1alpha1.OperationService.PlanOperation:output_type -> ichor.v1alpha1.PlanOperationResponse
-	37, // 100: ichor.v1alpha1.OperationService.CreateOperation:output_type -> ichor.v1alpha1.CreateOperationResponse
-	39, // 101: ichor.v1alpha1.OperationService.SetOperationPaused:output_type -> ichor.v1alpha1.SetOperationPausedResponse
-	43, // 102: ichor.v1alpha1.OperationService.RetryOperation:output_type -> ichor.v1alpha1.RetryOperationResponse
-	41, // 103: ichor.v1alpha1.OperationService.ConfirmOperation:output_type -> ichor.v1alpha1.ConfirmOperationResponse
-	45, // 104: ichor.v1alpha1.OperationService.TurnBackOperation:output_type -> ichor.v1alpha1.TurnBackOperationResponse
-	47, // 105: ichor.v1alpha1.OperationService.DeleteOperation:output_type -> ichor.v1alpha1.DeleteOperationResponse
-	49, // 106: ichor.v1alpha1.OperationService.WatchOperations:output_type -> ichor.v1alpha1.WatchOperationsResponse
-	97, // [97:107] is the sub-list for method output_type
-	87, // [87:97] is the sub-list for method input_type
-	87, // [87:87] is the sub-list for extension type_name
-	87, // [87:87] is the sub-list for extension extendee
-	0,  // [0:87] is the sub-list for field type_name
+	8,  // 0: ichor.v1alpha1.NodeParameters.reset:type_name -> ichor.v1alpha1.ResetParameters
+	7,  // 1: ichor.v1alpha1.NodeParameters.remove:type_name -> ichor.v1alpha1.RemoveParameters
+	6,  // 2: ichor.v1alpha1.OperationParameters.node:type_name -> ichor.v1alpha1.NodeParameters
+	9,  // 3: ichor.v1alpha1.OperationParameters.config:type_name -> ichor.v1alpha1.ConfigParameters
+	10, // 4: ichor.v1alpha1.OperationParameters.shutdown:type_name -> ichor.v1alpha1.ShutdownParameters
+	11, // 5: ichor.v1alpha1.OperationParameters.ca_rotation:type_name -> ichor.v1alpha1.CARotationParameters
+	12, // 6: ichor.v1alpha1.OperationParameters.key_rotation:type_name -> ichor.v1alpha1.KeyRotationParameters
+	13, // 7: ichor.v1alpha1.OperationParameters.etcd_restore:type_name -> ichor.v1alpha1.EtcdRestoreParameters
+	54, // 8: ichor.v1alpha1.Operation.ref:type_name -> ichor.v1alpha1.Reference
+	54, // 9: ichor.v1alpha1.Operation.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 10: ichor.v1alpha1.Operation.kind:type_name -> ichor.v1alpha1.OperationKind
+	1,  // 11: ichor.v1alpha1.Operation.phase:type_name -> ichor.v1alpha1.OperationPhase
+	55, // 12: ichor.v1alpha1.Operation.target:type_name -> ichor.v1alpha1.OperationTarget
+	16, // 13: ichor.v1alpha1.Operation.machines:type_name -> ichor.v1alpha1.OperationUnit
+	16, // 14: ichor.v1alpha1.Operation.units:type_name -> ichor.v1alpha1.OperationUnit
+	56, // 15: ichor.v1alpha1.Operation.conditions:type_name -> ichor.v1alpha1.Condition
+	18, // 16: ichor.v1alpha1.Operation.answer:type_name -> ichor.v1alpha1.Answer
+	57, // 17: ichor.v1alpha1.Operation.attention:type_name -> ichor.v1alpha1.Attention
+	5,  // 18: ichor.v1alpha1.Operation.overrides:type_name -> ichor.v1alpha1.GateOverride
+	14, // 19: ichor.v1alpha1.Operation.parameters:type_name -> ichor.v1alpha1.OperationParameters
+	58, // 20: ichor.v1alpha1.Operation.create_time:type_name -> google.protobuf.Timestamp
+	58, // 21: ichor.v1alpha1.Operation.start_time:type_name -> google.protobuf.Timestamp
+	58, // 22: ichor.v1alpha1.Operation.completion_time:type_name -> google.protobuf.Timestamp
+	58, // 23: ichor.v1alpha1.Operation.last_retry_time:type_name -> google.protobuf.Timestamp
+	53, // 24: ichor.v1alpha1.Operation.labels:type_name -> ichor.v1alpha1.Operation.LabelsEntry
+	3,  // 25: ichor.v1alpha1.OperationUnit.phase:type_name -> ichor.v1alpha1.UnitPhase
+	58, // 26: ichor.v1alpha1.OperationUnit.step_start_time:type_name -> google.protobuf.Timestamp
+	17, // 27: ichor.v1alpha1.OperationUnit.steps:type_name -> ichor.v1alpha1.OperationStep
+	58, // 28: ichor.v1alpha1.OperationStep.start_time:type_name -> google.protobuf.Timestamp
+	58, // 29: ichor.v1alpha1.OperationStep.end_time:type_name -> google.protobuf.Timestamp
+	54, // 30: ichor.v1alpha1.Plan.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 31: ichor.v1alpha1.Plan.kind:type_name -> ichor.v1alpha1.OperationKind
+	2,  // 32: ichor.v1alpha1.Plan.effect:type_name -> ichor.v1alpha1.Effect
+	21, // 33: ichor.v1alpha1.Plan.stages:type_name -> ichor.v1alpha1.PlanStage
+	55, // 34: ichor.v1alpha1.Plan.current:type_name -> ichor.v1alpha1.OperationTarget
+	55, // 35: ichor.v1alpha1.Plan.target:type_name -> ichor.v1alpha1.OperationTarget
+	24, // 36: ichor.v1alpha1.Plan.refusals:type_name -> ichor.v1alpha1.Refusal
+	27, // 37: ichor.v1alpha1.Plan.warnings:type_name -> ichor.v1alpha1.Warning
+	24, // 38: ichor.v1alpha1.Plan.overridden:type_name -> ichor.v1alpha1.Refusal
+	59, // 39: ichor.v1alpha1.Plan.estimated_duration:type_name -> google.protobuf.Duration
+	58, // 40: ichor.v1alpha1.Plan.observed_time:type_name -> google.protobuf.Timestamp
+	4,  // 41: ichor.v1alpha1.Plan.confirmation:type_name -> ichor.v1alpha1.Confirmation
+	20, // 42: ichor.v1alpha1.Plan.manifests:type_name -> ichor.v1alpha1.PlanManifest
+	22, // 43: ichor.v1alpha1.PlanStage.groups:type_name -> ichor.v1alpha1.PlanGroup
+	23, // 44: ichor.v1alpha1.PlanGroup.machines:type_name -> ichor.v1alpha1.PlanMachine
+	60, // 45: ichor.v1alpha1.PlanMachine.role:type_name -> ichor.v1alpha1.MachineRole
+	55, // 46: ichor.v1alpha1.PlanMachine.current:type_name -> ichor.v1alpha1.OperationTarget
+	55, // 47: ichor.v1alpha1.PlanMachine.target:type_name -> ichor.v1alpha1.OperationTarget
+	2,  // 48: ichor.v1alpha1.PlanMachine.effect:type_name -> ichor.v1alpha1.Effect
+	24, // 49: ichor.v1alpha1.Refusals.refusals:type_name -> ichor.v1alpha1.Refusal
+	54, // 50: ichor.v1alpha1.OperationFilter.clusters:type_name -> ichor.v1alpha1.Reference
+	0,  // 51: ichor.v1alpha1.OperationFilter.kinds:type_name -> ichor.v1alpha1.OperationKind
+	1,  // 52: ichor.v1alpha1.OperationFilter.phases:type_name -> ichor.v1alpha1.OperationPhase
+	57, // 53: ichor.v1alpha1.OperationFilter.min_attention:type_name -> ichor.v1alpha1.Attention
+	54, // 54: ichor.v1alpha1.OperationFilter.names:type_name -> ichor.v1alpha1.Reference
+	28, // 55: ichor.v1alpha1.ListOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
+	61, // 56: ichor.v1alpha1.ListOperationsRequest.page:type_name -> ichor.v1alpha1.Page
+	15, // 57: ichor.v1alpha1.ListOperationsResponse.operations:type_name -> ichor.v1alpha1.Operation
+	62, // 58: ichor.v1alpha1.ListOperationsResponse.failures:type_name -> ichor.v1alpha1.Failure
+	54, // 59: ichor.v1alpha1.GetOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	15, // 60: ichor.v1alpha1.GetOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	33, // 61: ichor.v1alpha1.GetOperationResponse.events:type_name -> ichor.v1alpha1.OperationEvent
+	58, // 62: ichor.v1alpha1.OperationEvent.time:type_name -> google.protobuf.Timestamp
+	54, // 63: ichor.v1alpha1.OperationOrder.cluster:type_name -> ichor.v1alpha1.Reference
+	0,  // 64: ichor.v1alpha1.OperationOrder.kind:type_name -> ichor.v1alpha1.OperationKind
+	14, // 65: ichor.v1alpha1.OperationOrder.parameters:type_name -> ichor.v1alpha1.OperationParameters
+	55, // 66: ichor.v1alpha1.OperationOrder.target:type_name -> ichor.v1alpha1.OperationTarget
+	5,  // 67: ichor.v1alpha1.OperationOrder.overrides:type_name -> ichor.v1alpha1.GateOverride
+	34, // 68: ichor.v1alpha1.PlanOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
+	19, // 69: ichor.v1alpha1.PlanOperationResponse.plan:type_name -> ichor.v1alpha1.Plan
+	34, // 70: ichor.v1alpha1.CreateOperationRequest.order:type_name -> ichor.v1alpha1.OperationOrder
+	55, // 71: ichor.v1alpha1.CreateOperationRequest.expected_target:type_name -> ichor.v1alpha1.OperationTarget
+	15, // 72: ichor.v1alpha1.CreateOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	54, // 73: ichor.v1alpha1.SetOperationPausedRequest.ref:type_name -> ichor.v1alpha1.Reference
+	15, // 74: ichor.v1alpha1.SetOperationPausedResponse.operation:type_name -> ichor.v1alpha1.Operation
+	54, // 75: ichor.v1alpha1.ConfirmOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	15, // 76: ichor.v1alpha1.ConfirmOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	54, // 77: ichor.v1alpha1.RetryOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	15, // 78: ichor.v1alpha1.RetryOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	54, // 79: ichor.v1alpha1.TurnBackOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	15, // 80: ichor.v1alpha1.TurnBackOperationResponse.operation:type_name -> ichor.v1alpha1.Operation
+	54, // 81: ichor.v1alpha1.DeleteOperationRequest.ref:type_name -> ichor.v1alpha1.Reference
+	28, // 82: ichor.v1alpha1.WatchOperationsRequest.filter:type_name -> ichor.v1alpha1.OperationFilter
+	15, // 83: ichor.v1alpha1.WatchOperationsResponse.changed:type_name -> ichor.v1alpha1.Operation
+	54, // 84: ichor.v1alpha1.WatchOperationsResponse.removed:type_name -> ichor.v1alpha1.Reference
+	51, // 85: ichor.v1alpha1.WatchOperationsResponse.synced:type_name -> ichor.v1alpha1.Synced
+	52, // 86: ichor.v1alpha1.WatchOperationsResponse.reset:type_name -> ichor.v1alpha1.Reset
+	63, // 87: ichor.v1alpha1.WatchOperationsResponse.heartbeat:type_name -> ichor.v1alpha1.Heartbeat
+	29, // 88: ichor.v1alpha1.OperationService.ListOperations:input_type -> ichor.v1alpha1.ListOperationsRequest
+	31, // 89: ichor.v1alpha1.OperationService.GetOperation:input_type -> ichor.v1alpha1.GetOperationRequest
+	35, // 90: ichor.v1alpha1.OperationService.PlanOperation:input_type -> ichor.v1alpha1.PlanOperationRequest
+	37, // 91: ichor.v1alpha1.OperationService.CreateOperation:input_type -> ichor.v1alpha1.CreateOperationRequest
+	39, // 92: ichor.v1alpha1.OperationService.SetOperationPaused:input_type -> ichor.v1alpha1.SetOperationPausedRequest
+	43, // 93: ichor.v1alpha1.OperationService.RetryOperation:input_type -> ichor.v1alpha1.RetryOperationRequest
+	41, // 94: ichor.v1alpha1.OperationService.ConfirmOperation:input_type -> ichor.v1alpha1.ConfirmOperationRequest
+	45, // 95: ichor.v1alpha1.OperationService.TurnBackOperation:input_type -> ichor.v1alpha1.TurnBackOperationRequest
+	47, // 96: ichor.v1alpha1.OperationService.DeleteOperation:input_type -> ichor.v1alpha1.DeleteOperationRequest
+	49, // 97: ichor.v1alpha1.OperationService.WatchOperations:input_type -> ichor.v1alpha1.WatchOperationsRequest
+	30, // 98: ichor.v1alpha1.OperationService.ListOperations:output_type -> ichor.v1alpha1.ListOperationsResponse
+	32, // 99: ichor.v1alpha1.OperationService.GetOperation:output_type -> ichor.v1alpha1.GetOperationResponse
+	36, // 100: ichor.v1alpha1.OperationService.PlanOperation:output_type -> ichor.v1alpha1.PlanOperationResponse
+	38, // 101: ichor.v1alpha1.OperationService.CreateOperation:output_type -> ichor.v1alpha1.CreateOperationResponse
+	40, // 102: ichor.v1alpha1.OperationService.SetOperationPaused:output_type -> ichor.v1alpha1.SetOperationPausedResponse
+	44, // 103: ichor.v1alpha1.OperationService.RetryOperation:output_type -> ichor.v1alpha1.RetryOperationResponse
+	42, // 104: ichor.v1alpha1.OperationService.ConfirmOperation:output_type -> ichor.v1alpha1.ConfirmOperationResponse
+	46, // 105: ichor.v1alpha1.OperationService.TurnBackOperation:output_type -> ichor.v1alpha1.TurnBackOperationResponse
+	48, // 106: ichor.v1alpha1.OperationService.DeleteOperation:output_type -> ichor.v1alpha1.DeleteOperationResponse
+	50, // 107: ichor.v1alpha1.OperationService.WatchOperations:output_type -> ichor.v1alpha1.WatchOperationsResponse
+	98, // [98:108] is the sub-list for method output_type
+	88, // [88:98] is the sub-list for method input_type
+	88, // [88:88] is the sub-list for extension type_name
+	88, // [88:88] is the sub-list for extension extendee
+	0,  // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_ichor_v1alpha1_operation_proto_init() }
@@ -4312,7 +4387,7 @@ func file_ichor_v1alpha1_operation_proto_init() {
 		return
 	}
 	file_ichor_v1alpha1_types_proto_init()
-	file_ichor_v1alpha1_operation_proto_msgTypes[8].OneofWrappers = []any{
+	file_ichor_v1alpha1_operation_proto_msgTypes[9].OneofWrappers = []any{
 		(*OperationParameters_Node)(nil),
 		(*OperationParameters_Config)(nil),
 		(*OperationParameters_Shutdown)(nil),
@@ -4320,7 +4395,7 @@ func file_ichor_v1alpha1_operation_proto_init() {
 		(*OperationParameters_KeyRotation)(nil),
 		(*OperationParameters_EtcdRestore)(nil),
 	}
-	file_ichor_v1alpha1_operation_proto_msgTypes[44].OneofWrappers = []any{
+	file_ichor_v1alpha1_operation_proto_msgTypes[45].OneofWrappers = []any{
 		(*WatchOperationsResponse_Changed)(nil),
 		(*WatchOperationsResponse_Removed)(nil),
 		(*WatchOperationsResponse_Synced)(nil),
@@ -4333,7 +4408,7 @@ func file_ichor_v1alpha1_operation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ichor_v1alpha1_operation_proto_rawDesc), len(file_ichor_v1alpha1_operation_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   48,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,9 @@ func joinStages(o order) []plan.Stage {
 	return []plan.Stage{stage}
 }
 
+// mostControlPlanes is how many members etcd's own documents advise at most.
+const mostControlPlanes = 7
+
 // JoinsEtcd says whether a stage is one in which a machine joins etcd.
 func JoinsEtcd(stage string) bool { return stage == JoinControlPlaneStage }
 
@@ -45,6 +48,11 @@ func refuseJoin(o order) *plan.Refusal {
 		return known(fmt.Sprintf("TalosMachine %s does not say where the machine is and which one (spec.address, spec.uuid)", name), "ichor machine join --cluster "+o.Spec.ClusterName)
 	case o.machine.Spec.Approval != v1alpha1.Approved:
 		return known(fmt.Sprintf("TalosMachine %s is not approved", name), "ichor machine approve "+name) // Who waits for a person keeps nobody in the queue.
+	case o.isControlPlane() && o.machine.Joining() && o.controlPlanes >= mostControlPlanes:
+		return &plan.Refusal{
+			Gate: v1alpha1.QuorumGate, Message: fmt.Sprintf("cluster %s has %d control planes: with more, etcd is slower and no safer", o.Spec.ClusterName, o.controlPlanes),
+			Help: "let it join as a worker, or remove a control plane first: ichor machine remove",
+		}
 	}
 	return nameTaken(o, known)
 }

@@ -129,3 +129,20 @@ func TestResetAndEvenNumbers(t *testing.T) {
 		g.Expect(made.Stages[0].Asks("EtcdHealthy")).To(BeTrue())
 	}
 }
+
+// A cluster has seven control planes at most; workers are as many as there are.
+func TestJoinKeepsEtcdSmall(t *testing.T) {
+	for _, role := range []v1alpha1.MachineRole{v1alpha1.ControlPlaneRole, v1alpha1.WorkerRole} {
+		for _, controlPlanes := range []int{6, 7} {
+			g := NewWithT(t)
+			f := ordered(controlPlanes, "new", v1alpha1.JoinAction, nil)
+			f.Machines = append(f.Machines, newcomer("new", role))
+			_, refusals := Planner{}.Plan(f)
+			if role == v1alpha1.WorkerRole || controlPlanes < 7 {
+				g.Expect(refusals).To(BeEmpty())
+				continue
+			}
+			g.Expect(refusals).To(ConsistOf(HaveField("Message", "cluster c1 has 7 control planes: with more, etcd is slower and no safer")))
+		}
+	}
+}

@@ -24,22 +24,37 @@ const (
 
 	// JoinControlPlaneStage is that of a machine that joins etcd as well.
 	JoinControlPlaneStage = "JoinControlPlane"
+
+	// ConfirmDeadStage waits whether a machine that was declared dead stays silent.
+	ConfirmDeadStage = "ConfirmDead"
+
+	// RemoveStage takes a machine out of etcd and, unless it is dead, wipes it.
+	RemoveStage = "Remove"
+
+	// ForgetStage deletes what stands for a machine that has left: its Node, and its TalosMachine.
+	ForgetStage = "Forget"
 )
 
 // Actions are the actions that this hub knows.
 var Actions = []v1alpha1.NodeAction{
 	v1alpha1.RebootAction, v1alpha1.ShutdownAction, v1alpha1.RestartServiceAction, v1alpha1.EtcdDefragAction,
-	v1alpha1.EtcdForfeitLeadershipAction, v1alpha1.ResetAction, v1alpha1.JoinAction,
+	v1alpha1.EtcdForfeitLeadershipAction, v1alpha1.ResetAction, v1alpha1.JoinAction, v1alpha1.RemoveAction,
 }
 
 // Planner plans actions on machines.
 type Planner struct{}
 
 // Traits implements plan.Planner. Nothing on a machine tells whether it has rebooted for a status that is lost, so nobody repeats it; and
-// a reboot may be what brings the Kubernetes API back. Whether a machine has joined can be seen, and it takes nothing away.
+// a reboot may be what brings the Kubernetes API back. Whether a machine has joined can be seen, and it takes nothing away. A removal needs the
+// Kubernetes API for its end, and is better ended than left half-way; what is dead is away already, whatever the hour.
 func (Planner) Traits(spec v1alpha1.TalosOperationSpec) plan.Traits {
-	if spec.Node != nil && spec.Node.Action == v1alpha1.JoinAction {
+	switch node := spec.Node; {
+	case node != nil && node.Action == v1alpha1.JoinAction:
 		return plan.Traits{Repeatable: true, Windows: plan.WindowsNever, StartVerb: spec.StartSubresource()}
+	case node != nil && node.Dead():
+		return plan.Traits{Windows: plan.WindowsNever, StartVerb: spec.StartSubresource()}
+	case node != nil && node.Action == v1alpha1.RemoveAction:
+		return plan.Traits{Windows: plan.WindowsToBegin, StartVerb: spec.StartSubresource()}
 	}
 	return plan.Traits{RecordOptional: true, StartVerb: spec.StartSubresource()}
 }
@@ -91,6 +106,7 @@ var actions = map[v1alpha1.NodeAction]action{
 	v1alpha1.EtcdForfeitLeadershipAction: {effect: plan.EffectNone, stages: leavesThere(ForfeitStage), refuse: refuseForfeit, warn: warnForfeit},
 	v1alpha1.ResetAction:                 {effect: plan.EffectReset, stages: resetStages, refuse: refuseReset, warn: warnReset, lose: loseByReset},
 	v1alpha1.JoinAction:                  {effect: plan.EffectJoin, stages: joinStages, refuse: refuseJoin, warn: warnJoin},
+	v1alpha1.RemoveAction:                {effect: plan.EffectRemove, stages: removeStages, refuse: refuseRemove, warn: warnRemove, lose: loseByRemoval},
 }
 
 // takesAway is one stage that takes the machine away. A person named it, so a hold does not keep it from them.
@@ -133,7 +149,8 @@ func (Planner) Plan(facts plan.Facts) (plan.Plan, []plan.Refusal) {
 }
 
 func find(facts plan.Facts) *v1alpha1.TalosMachine {
-	if facts.Spec.Node.Action == v1alpha1.JoinAction { // One that joins is none of the cluster's machines yet.
+	switch facts.Spec.Node.Action { //nolint:exhaustive // The others are about machines of the cluster.
+	case v1alpha1.JoinAction, v1alpha1.RemoveAction: // One that joins is none yet; and of one that is none there is more to say.
 		for i := range facts.Machines {
 			if facts.Machines[i].Name == facts.Spec.Node.Machine {
 				return &facts.Machines[i]

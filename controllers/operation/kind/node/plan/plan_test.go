@@ -46,7 +46,7 @@ func TestPlan(t *testing.T) {
 		"the worker beside two":            {facts: facts(2, "w-1", "Reboot")},
 		"nobody approved it":               {facts: facts(3, "w-9", "Reboot"), gate: "MachineKnown", message: `TalosMachine "w-9" is not an approved machine of cluster c1`},
 		"nobody knows it (A17)":            {facts: facts(3, "w-7", "Reboot"), gate: "MachineKnown", message: `TalosMachine "w-7" is not an approved machine of cluster c1`},
-		"another action":                   {facts: facts(3, "w-1", "Explode"), gate: "ActionKnown", message: `this hub does not know action "Explode"; it knows Reboot, Shutdown, RestartService, EtcdDefrag, EtcdForfeitLeadership, Reset, Join`},
+		"another action":                   {facts: facts(3, "w-1", "Explode"), gate: "ActionKnown", message: `this hub does not know action "Explode"; it knows Reboot, Shutdown, RestartService, EtcdDefrag, EtcdForfeitLeadership, Reset, Join, Remove`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

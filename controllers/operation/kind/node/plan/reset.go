@@ -88,11 +88,15 @@ func loseByReset(o order) []string {
 				"EPHEMERAL, and those of ETCD, CRI, KUBELET and LOG that have a partition of their own)", o.machine.Name))
 	}
 	if o.node.Wipes(v1alpha1.WipeSystem) && o.isControlPlane() {
-		losses = append(losses, fmt.Sprintf("%s: its etcd member %s", o.machine.Name, cmp.Or(o.machine.Status.EtcdMemberID, "(ID not known)")))
+		losses = append(losses, memberLost(o))
 	}
 	if o.node.Wipes(v1alpha1.WipeUserVolumes) {
 		losses = append(losses, fmt.Sprintf(
 			"%s: its user volumes, with the disks that they lie on as a whole, and on the system disk their partitions", o.machine.Name))
 	}
 	return losses
+}
+
+func memberLost(o order) string {
+	return fmt.Sprintf("%s: its etcd member %s", o.machine.Name, cmp.Or(o.machine.Status.EtcdMemberID, "(ID not known)"))
 }
