@@ -30,6 +30,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	"ichor.maesh.dev/hub/hub/scheme"
+	"ichor.maesh.dev/hub/providers/capi"
 )
 
 const (
@@ -58,6 +59,13 @@ type world struct {
 	// writes are left before every write fails; negative means any number. Conditions are noted, since the fake API cannot merge them.
 	writes  int
 	applied []string
+
+	// trouble is what writes of objects of a name fail with; conditionTrouble is what the condition does.
+	trouble          map[string]error
+	conditionTrouble error
+
+	// filter is which clusters the hub watches; empty is all.
+	filter string
 }
 
 var errKilled = errors.New("killed")
@@ -99,9 +107,15 @@ func newWorld(t *testing.T, changes ...func(*clusterv1.Cluster, *v1alpha1.TalosC
 			return w.write(func() error { return c.Update(ctx, object, options...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := w.trouble[object.GetName()]; err != nil {
+				return err
+			}
 			return w.write(func() error { return c.Patch(ctx, object, patch, options...) })
 		},
 		SubResourceApply: func(_ context.Context, _ client.Client, _ string, object runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+			if w.conditionTrouble != nil {
+				return w.conditionTrouble
+			}
 			return w.write(func() error {
 				w.applied = append(w.applied, conditionIn(object))
 				return nil
@@ -141,7 +155,9 @@ func (w *world) hub(epoch string) *Reconciler {
 	operations := operation.New(context.Background(), operation.Options{
 		Client: w, APIReader: w, Executors: map[v1alpha1.OperationKind]kind.Executor{v1alpha1.NodeKind: node.New(nil, nil)},
 	})
-	return New(Options{Client: w, Live: w, Locks: locks, MayTakeOver: operations.MayTakeOver, Recorder: w.recorder})
+	return New(Options{
+		Client: w, Live: w, Locks: locks, Operations: operations, Recorder: w.recorder, Watched: &capi.Filter{Reader: w, Value: w.filter},
+	})
 }
 
 // reconcile goes on until a reconcile writes nothing more, as events would have it.
@@ -256,7 +272,13 @@ func TestTheConditionFollowsTheTalosCluster(t *testing.T) {
 			c.Status.Conditions = []metav1.Condition{{Type: "ichor.maesh.dev/TalosAvailable", Status: "True", Reason: "Available"}}
 		}, []string{""}},
 		"that is not there, and never was": {func(_ *clusterv1.Cluster, talos *v1alpha1.TalosCluster) { talos.Name = "" }, nil},
-		"of a cluster on the move":         {func(c *clusterv1.Cluster, _ *v1alpha1.TalosCluster) { c.Spec.Paused = ptr.To(true) }, nil},
+		"of a paused cluster": {func(c *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
+			c.Spec.Paused = ptr.To(true)
+			talos.Status.Conditions = []metav1.Condition{{Type: "Available", Status: "True", Reason: "Available"}}
+		}, []string{"ichor.maesh.dev/TalosAvailable=Unknown Paused"}},
+		"of a paused cluster that is not the hub's": {func(c *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
+			c.Spec.Paused, talos.Name = ptr.To(true), ""
+		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, row.change)
@@ -321,6 +343,7 @@ func TestADeletionTakesOverFromWhoNeedsTheLockNoMore(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.TalosOperation){
 		"one that is over": func(op *v1alpha1.TalosOperation) { op.Status.CompletionTime = metav1.NewTime(now) },
 		"one that failed":  func(op *v1alpha1.TalosOperation) { op.Status.FailureReason = "x" },
+		"one that failed half-way with that very machine": halfWay("c1-m1"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -331,6 +354,144 @@ func TestADeletionTakesOverFromWhoNeedsTheLockNoMore(t *testing.T) {
 			w.g.Expect(w.held()).To(Equal([]string{"m2"}))
 		})
 	}
+}
+
+// halfWay makes an operation one whose machine has not come back in time, and may still do so. Others may be in hand.
+func halfWay(failed string, inHand ...string) func(*v1alpha1.TalosOperation) {
+	return func(op *v1alpha1.TalosOperation) {
+		op.Status.FailureReason = "machine " + failed + ": Verifying not over within 15m0s"
+		for _, name := range append(inHand, failed) {
+			op.Status.Machines = append(op.Status.Machines, v1alpha1.UnitStatus{
+				Name: name, Phase: v1alpha1.UnitInProgress, Stage: "Reboot", Step: v1alpha1.VerifyingStep, PreRebootBootID: "old",
+			})
+		}
+		unit := &op.Status.Machines[len(op.Status.Machines)-1]
+		unit.FailureTime = metav1.NewTime(now)
+		unit.Outcome = &v1alpha1.CallOutcome{Result: v1alpha1.CallFailed, Class: v1alpha1.ErrorTimeout}
+	}
+}
+
+// Another control plane does not go while one may be in the middle of something. That one itself goes, whenever it was asked for.
+func TestADeletionDoesNotTakeOverFromWhoIsHalfWayWithAnother(t *testing.T) {
+	w := newWorld(t)
+	hub := w.hub("e1")
+	w.g.Expect(w.reconcile(hub)).To(Succeed())
+	w.operationHolds(halfWay("c1-m2"))
+	w.deleteMachine("m1")
+	w.g.Expect(w.reconcile(hub)).To(Succeed())
+	w.g.Expect(w.held()).To(Equal([]string{"m1", "m2"}))
+	w.g.Expect(w.holder()).To(Equal(owner))
+
+	w.deleteMachine("m2")
+	w.g.Expect(w.reconcile(hub)).To(Succeed())
+	w.g.Expect(w.held()).To(Equal([]string{"m1"}))
+	w.g.Expect(w.holder()).To(Equal("ichor-controller/machine/default/c1-m2"))
+	w.deleted("m2")
+	w.g.Expect(w.reconcile(hub)).To(Succeed())
+	w.g.Expect(w.holder()).To(Equal("ichor-controller/machine/default/c1-m1"))
+}
+
+func TestADeletionWaitsForAnotherMachineInHand(t *testing.T) {
+	w := newWorld(t)
+	w.g.Expect(w.reconcile(w.hub("e1"))).To(Succeed())
+	w.operationHolds(halfWay("c1-m1", "c1-m3"))
+	w.deleteMachine("m1")
+	w.g.Expect(w.reconcile(w.hub("e1"))).To(Succeed())
+	w.g.Expect(w.held()).To(Equal([]string{"m1", "m2"}))
+}
+
+// A rotation or a restore is half-way through the whole cluster, even where nobody holds the lock.
+func TestADeletionDoesNotEnterAnUnsafeWindow(t *testing.T) {
+	w := newWorld(t, func(_ *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
+		talos.Annotations = map[string]string{"ichor.maesh.dev/unsafe": "o1"}
+	})
+	hub := w.hub("e1")
+	w.g.Expect(w.reconcile(hub)).To(Succeed())
+	w.deleteMachine("m1")
+	for range 2 {
+		w.g.Expect(w.reconcile(hub)).To(Succeed())
+	}
+	w.g.Expect(w.held()).To(Equal([]string{"m1", "m2"}))
+	w.g.Expect(w.holder()).To(BeEmpty())
+	w.g.Expect(w.recorder.Events).To(HaveLen(1), "once")
+	w.g.Expect(<-w.recorder.Events).To(ContainSubstring(`the deletion waits for TalosOperation "default/o1", which is inside a stage that nobody may interrupt`))
+
+	talos := &v1alpha1.TalosCluster{}
+	w.g.Expect(w.Get(t.Context(), c1, talos)).To(Succeed())
+	talos.Annotations = nil
+	w.g.Expect(w.Update(t.Context(), talos)).To(Succeed())
+	w.g.Expect(w.reconcile(hub)).To(Succeed())
+	w.g.Expect(w.held()).To(Equal([]string{"m2"}))
+}
+
+// Nobody tells when a holder that has to renew its lock has stopped to.
+func TestADeletionLooksAgainForWhoExpires(t *testing.T) {
+	w := newWorld(t)
+	locks := &lock.Locks{Client: w, Reader: w, Epoch: "e0", Clock: clocktesting.NewFakePassiveClock(now)}
+	_, err := locks.Acquire(t.Context(), c1, metav1.OwnerReference{APIVersion: "v1", Kind: "Cluster", Name: "c1", UID: "cluster"}, lock.Holder{Identity: "ichor-controller/cni-helm"}, nil)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.deleteMachine("m2")
+	result, err := w.hub("e1").Reconcile(t.Context(), ctrl.Request{NamespacedName: c1})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(result.RequeueAfter).To(Equal(10 * time.Second))
+}
+
+// What cannot be written on one object holds up no other.
+func TestADeletionDoesNotWaitForOtherWrites(t *testing.T) {
+	w := newWorld(t)
+	hub := w.hub("e1")
+	w.trouble = map[string]error{"m1": errKilled}
+	w.conditionTrouble = errKilled
+	w.g.Expect(w.reconcile(hub)).To(MatchError(errKilled))
+	w.g.Expect(w.held()).To(Equal([]string{"m2"}))
+	w.deleteMachine("m2")
+	w.g.Expect(w.reconcile(hub)).To(MatchError(errKilled))
+	w.g.Expect(w.held()).To(BeEmpty())
+	w.g.Expect(w.holder()).To(Equal("ichor-controller/machine/default/c1-m2"))
+}
+
+// Whoever asks the hub to keep out gets the control planes back once the operation has brought its machine to a safe point.
+func TestOptingOutWaitsForTheOperation(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*v1alpha1.TalosOperation)
+		want   []string
+	}{
+		"one that settles":          {func(*v1alpha1.TalosOperation) {}, []string{"m1", "m2"}},
+		"one that has come to rest": {halfWay("c1-m1"), nil},
+		"one that is over":          {func(op *v1alpha1.TalosOperation) { op.Status.CompletionTime = metav1.NewTime(now) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.g.Expect(w.reconcile(w.hub("e1"))).To(Succeed())
+			w.operationHolds(row.change)
+			cluster := &clusterv1.Cluster{}
+			w.g.Expect(w.Get(t.Context(), c1, cluster)).To(Succeed())
+			cluster.Annotations = map[string]string{"ichor.maesh.dev/opt-out": ""}
+			w.g.Expect(w.Update(t.Context(), cluster)).To(Succeed())
+			w.g.Expect(w.reconcile(w.hub("e1"))).To(Succeed())
+			w.g.Expect(w.held()).To(Equal(row.want))
+			w.operationLetsGo()
+			w.g.Expect(w.reconcile(w.hub("e1"))).To(Succeed())
+			w.g.Expect(w.held()).To(BeEmpty())
+		})
+	}
+}
+
+// A hub that shares a management cluster with others knows its clusters by the label of their TalosClusters, which goes first.
+func TestHooksGoWithTheHubUnderAFilter(t *testing.T) {
+	blue := func(_ *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
+		talos.Labels = map[string]string{"cluster.x-k8s.io/watch-filter": "blue"}
+	}
+	w := newWorld(t, blue)
+	w.filter = "green"
+	w.g.Expect(w.reconcile(w.hub("e1"))).To(Succeed())
+	w.g.Expect(w.held()).To(BeEmpty(), "it is another's")
+	w.filter = "blue"
+	w.g.Expect(w.reconcile(w.hub("e2"))).To(Succeed())
+	w.g.Expect(w.held()).To(HaveLen(2))
+	w.g.Expect(w.Delete(t.Context(), &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}})).To(Succeed())
+	w.g.Expect(w.reconcile(w.hub("e2"))).To(Succeed())
+	w.g.Expect(w.held()).To(BeEmpty())
 }
 
 // The lock of a machine that joins or leaves by other ways is not this package's to give back.
@@ -366,7 +527,7 @@ func TestKilledAnywhereInADeletion(t *testing.T) {
 		w.g.Expect(w.holder()).To(Equal("ichor-controller/machine/default/c1-m1"))
 		w.g.Expect(w.held()).To(Equal([]string{"m2"}))
 		w.deleted("m1")
-		w.writes = 1 // The condition, and not the release.
+		w.writes = 0 // Not even the release.
 		w.g.Expect(w.reconcile(w.hub("e2"))).To(MatchError(errKilled))
 		w.writes = -1
 		w.g.Expect(w.reconcile(w.hub("e3"))).To(Succeed())
@@ -380,26 +541,43 @@ func TestLeftovers(t *testing.T) {
 		c.Annotations = map[string]string{upgrade: owner, "before-upgrade.hook.cluster.cluster.x-k8s.io/theirs": ""}
 		talos.Annotations = map[string]string{block: "talosoperation/o1"}
 	}
+	const theirHook = "before-upgrade.hook.cluster.cluster.x-k8s.io/theirs"
+	waits := func(change func(*v1alpha1.TalosOperation)) func(*world) {
+		return func(w *world) {
+			w.operationHolds(change)
+			w.operationLetsGo()
+		}
+	}
 	for name, row := range map[string]struct {
 		change func(*clusterv1.Cluster, *v1alpha1.TalosCluster)
 		works  bool
 		want   []string
+		waits  func(*world) // An operation that does not hold the lock.
 	}{
-		"of one that works":   {left, true, []string{block, "before-upgrade.hook.cluster.cluster.x-k8s.io/theirs", upgrade}},
-		"of one that is gone": {left, false, []string{"before-upgrade.hook.cluster.cluster.x-k8s.io/theirs"}},
+		"of one that waits to begin": {left, false, []string{block, theirHook}, waits(func(*v1alpha1.TalosOperation) {})},
+		"of one that waits to begin, while somebody waits to move the cluster": {func(c *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
+			left(c, talos)
+			c.Spec.Paused = ptr.To(true)
+		}, false, []string{theirHook}, waits(func(*v1alpha1.TalosOperation) {})},
+		"of one that has failed": {left, false, []string{theirHook}, waits(func(op *v1alpha1.TalosOperation) { op.Status.FailureReason = "x" })},
+		"of one that works":      {left, true, []string{block, "before-upgrade.hook.cluster.cluster.x-k8s.io/theirs", upgrade}, nil},
+		"of one that is gone":    {left, false, []string{"before-upgrade.hook.cluster.cluster.x-k8s.io/theirs"}, nil},
 		"of one that is gone, while somebody waits to move the cluster": {func(c *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
 			left(c, talos)
 			c.Spec.Paused = ptr.To(true)
-		}, false, []string{"before-upgrade.hook.cluster.cluster.x-k8s.io/theirs"}},
+		}, false, []string{"before-upgrade.hook.cluster.cluster.x-k8s.io/theirs"}, nil},
 		"of others": {func(c *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
 			c.Annotations, talos.Annotations = map[string]string{upgrade: "mine"}, map[string]string{block: "mine"}
-		}, false, []string{block, upgrade}},
+		}, false, []string{block, upgrade}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for kill := range 3 {
 				w := newWorld(t, row.change)
 				if row.works {
 					w.operationHolds()
+				}
+				if row.waits != nil {
+					row.waits(w)
 				}
 				w.writes = kill
 				_ = w.reconcile(w.hub("e1"))
@@ -412,4 +590,37 @@ func TestLeftovers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where no hub comes back, all goes that any has left, and nothing else.
+func TestLetGo(t *testing.T) {
+	w := newWorld(t, func(c *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
+		c.Annotations = map[string]string{upgrade: owner, "before-upgrade.hook.cluster.cluster.x-k8s.io/theirs": ""}
+		c.Status.Conditions = []metav1.Condition{{Type: "ichor.maesh.dev/TalosAvailable", Status: "True", Reason: "Available"}}
+		talos.Annotations = map[string]string{block: "talosoperation/o1", "x": ""}
+	})
+	w.operationHolds()
+	w.g.Expect(w.reconcile(w.hub("e1"))).To(Succeed())
+	const skip = "cluster.x-k8s.io/skip-remediation"
+	for name, whose := range map[string]string{"m1": owner, "m3": ""} {
+		machine := w.machine(name)
+		machine.Annotations[skip] = whose
+		w.g.Expect(w.Update(t.Context(), machine)).To(Succeed())
+	}
+	w.g.Expect(w.held()).To(HaveLen(2))
+	for kill := range 3 { // Doing it again finishes it.
+		w.writes = kill
+		w.g.Expect(LetGo(t.Context(), w, "")).To(MatchError(errKilled))
+	}
+	w.writes = -1
+	w.g.Expect(LetGo(t.Context(), w, "default")).To(Succeed())
+	w.g.Expect(w.held()).To(BeEmpty())
+	w.g.Expect(w.applied).To(ContainElement(""), "the condition is withdrawn")
+	w.g.Expect(w.machine("m1").Annotations).NotTo(HaveKey(skip))
+	w.g.Expect(w.machine("m3").Annotations).To(HaveKey(skip), "somebody else's")
+	cluster, talos := &clusterv1.Cluster{}, &v1alpha1.TalosCluster{}
+	w.g.Expect(w.Get(t.Context(), c1, cluster)).To(Succeed())
+	w.g.Expect(w.Get(t.Context(), c1, talos)).To(Succeed())
+	w.g.Expect(slices.Collect(maps.Keys(cluster.Annotations))).To(ConsistOf("before-upgrade.hook.cluster.cluster.x-k8s.io/theirs"))
+	w.g.Expect(slices.Collect(maps.Keys(talos.Annotations))).To(ConsistOf("x"))
 }
