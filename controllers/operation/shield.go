@@ -19,18 +19,28 @@ import (
 	"ichor.maesh.dev/hub/providers/capi"
 )
 
-// anchor keeps the target where it is from the moment on at which the operation may begin. clusterctl looks for that before it pauses a
-// Cluster, and waits only for what it has found then: a block that is made when the operation has the lock may come too late.
+// anchor keeps the target where it is from the moment on at which the operation may begin, and lets it go where it may not any more. clusterctl
+// looks for that before it pauses a Cluster, and waits only for what it has found then: a block that is made when the operation has the lock
+// may come too late.
 func (r *Reconciler) anchor(ctx context.Context, s *scope) error {
-	_, blocked := s.Cluster.Annotations[v1alpha1.BlockMoveAnnotation]
-	if blocked || !s.anchored() {
+	if !s.changesAnchor(s.Cluster.Annotations) {
 		return nil
 	}
 	return r.annotateCluster(ctx, s, func(annotations map[string]string) {
-		if _, blocked := annotations[v1alpha1.BlockMoveAnnotation]; !blocked {
+		switch {
+		case !s.changesAnchor(annotations):
+		case s.anchored():
 			annotations[v1alpha1.BlockMoveAnnotation] = shieldOf(s.op)
+		default:
+			delete(annotations, v1alpha1.BlockMoveAnnotation)
 		}
 	})
+}
+
+// changesAnchor says whether the target is not kept and should be, or kept for an operation that neither has the lock nor may take it.
+func (s *scope) changesAnchor(annotations map[string]string) bool {
+	owner, blocked := annotations[v1alpha1.BlockMoveAnnotation]
+	return !blocked && s.anchored() || blocked && owner == shieldOf(s.op) && !s.anchored() && !holdsLock(s.op)
 }
 
 // anchored says whether the operation may begin, or go on, without anybody asking for that: then its target must not be moved.
