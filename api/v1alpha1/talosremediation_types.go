@@ -147,10 +147,11 @@ const (
 	// RemediatingReason surfaces, with status Unknown, while the operation that reboots the machine waits or goes on.
 	RemediatingReason = "Rebooting"
 
-	// RemediationPausedReason surfaces, with status Unknown, while the Cluster is paused or kept from the hub.
+	// RemediationPausedReason surfaces, with status Unknown, while the Cluster is paused.
 	RemediationPausedReason = "Paused"
 
-	// RemediationNotManagedReason surfaces when the hub does not know the machine: nothing but its owner helps it.
+	// RemediationNotManagedReason surfaces when the machine is none of the hub's, or its Cluster is kept from the hub: nothing but its owner helps
+	// it. With status Unknown the hub may come to know it.
 	RemediationNotManagedReason = "NotManaged"
 
 	// RemediationForbiddenReason surfaces when nobody has allowed the hub to reboot machines in the namespace because health checks ask for it.

@@ -10,8 +10,10 @@ package beside
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,13 +46,22 @@ type Options struct {
 	// Locks are the locks of targets.
 	Locks *lock.Locks
 
-	// MayTakeOver says whether a holder does not need its lock any more.
-	MayTakeOver lock.TakeOver
+	// Operations is who drives operations.
+	Operations Operations
 
 	Recorder events.EventRecorder
 
 	// Watched says which clusters are this hub's; nil means all.
 	Watched *capi.Filter
+}
+
+// Operations is what is asked of who drives operations.
+type Operations interface {
+	// MayTakeOverToDelete says whether a holder does not need its lock any more, or not as much as the deletion of a machine does.
+	MayTakeOverToDelete(machine client.ObjectKey) lock.TakeOver
+
+	// Settles says whether a holder is an operation that may still be at work.
+	Settles(ctx context.Context, holder lock.Holder) (bool, error)
 }
 
 // Reconciler keeps what the hub has on the objects of Cluster API.
@@ -60,13 +71,13 @@ type Reconciler struct {
 	begin func() error // Begins to watch Machines, once.
 
 	mu sync.Mutex
-	// told is for whom the deletion of a Machine waits, as far as an event has said so.
-	told map[types.NamespacedName]lock.Holder
+	// told is what the deletion of a Machine waits for, as far as an event has said so.
+	told map[types.NamespacedName]string
 }
 
 // New returns a Reconciler that watches no Machines until it is set up.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, begin: func() error { return nil }, told: map[types.NamespacedName]lock.Holder{}}
+	return &Reconciler{Options: options, begin: func() error { return nil }, told: map[types.NamespacedName]string{}}
 }
 
 // SetupWithManager registers the reconciler and what wakes it.
@@ -110,40 +121,47 @@ type scope struct {
 	cluster *clusterv1.Cluster
 	talos   *v1alpha1.TalosCluster // Nil means that the hub does not manage the cluster.
 	members []clusterv1.Machine    // Set where providers of Cluster API manage the machines.
+	again   time.Duration          // Set by deletions that wait for what no event tells of.
 }
 
 // Reconcile brings what the hub has on the objects of one Cluster to what it should have.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if watched, err := r.Watched.Watches(ctx, req.NamespacedName); err != nil || !watched {
+	if clears, err := r.Watched.Clears(ctx, r.Live, req.NamespacedName); err != nil || !clears {
 		return ctrl.Result{}, err
 	}
 	s, err := r.load(ctx, req.NamespacedName)
 	if err != nil || s.cluster == nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, ignoreRaces(r.keep(ctx, s))
+	err = r.keep(ctx, s)
+	return ctrl.Result{RequeueAfter: s.again}, err
 }
 
+// keep does what there is to do, the deletions that somebody waits for first. None of it waits for the rest: what cannot be written on one
+// object is no reason to hold up another.
 func (r *Reconciler) keep(ctx context.Context, s *scope) error {
-	if err := r.dropLeftovers(ctx, s); err != nil {
-		return err
-	}
-	if !s.cluster.DeletionTimestamp.IsZero() || capi.Paused(s.cluster) {
-		return nil // It is going, or on the move: Cluster API stands still, too.
+	leftovers := r.dropLeftovers(ctx, s)
+	switch {
+	case !s.cluster.DeletionTimestamp.IsZero():
+		return all(leftovers)
+	case capi.Paused(s.cluster): // It may be on the move: Cluster API stands still, too.
+		return all(leftovers, r.reportPaused(ctx, s))
 	}
 	if err := r.loadMembers(ctx, s); err != nil {
-		return err
+		return all(leftovers, err)
 	}
 	if s.talos == nil || capi.OptedOut(s.cluster) {
-		return r.letGo(ctx, s)
+		return all(leftovers, r.letGo(ctx, s))
 	}
-	if err := r.clusters().Report(ctx, s.cluster, available(s.talos)); err != nil {
-		return err
+	return all(leftovers, r.deletions(ctx, s), r.holdDeletions(ctx, s), r.clusters().Report(ctx, s.cluster, available(s.talos)))
+}
+
+// all are several errors, but for those that are races.
+func all(errs ...error) error {
+	for i := range errs {
+		errs[i] = ignoreRaces(errs[i])
 	}
-	if err := r.holdDeletions(ctx, s); err != nil {
-		return err
-	}
-	return r.deletions(ctx, s)
+	return errors.Join(errs...)
 }
 
 // ignoreRaces drops what an event on its way here settles: the cache was behind, or the object is gone.

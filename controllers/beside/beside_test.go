@@ -30,6 +30,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/kind"
 	"ichor.maesh.dev/hub/controllers/operation/kind/node"
 	"ichor.maesh.dev/hub/hub/scheme"
+	"ichor.maesh.dev/hub/providers/capi"
 )
 
 const (
@@ -58,6 +59,13 @@ type world struct {
 	// writes are left before every write fails; negative means any number. Conditions are noted, since the fake API cannot merge them.
 	writes  int
 	applied []string
+
+	// trouble is what writes of objects of a name fail with; conditionTrouble is what the condition does.
+	trouble          map[string]error
+	conditionTrouble error
+
+	// filter is which clusters the hub watches; empty is all.
+	filter string
 }
 
 var errKilled = errors.New("killed")
@@ -99,9 +107,15 @@ func newWorld(t *testing.T, changes ...func(*clusterv1.Cluster, *v1alpha1.TalosC
 			return w.write(func() error { return c.Update(ctx, object, options...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := w.trouble[object.GetName()]; err != nil {
+				return err
+			}
 			return w.write(func() error { return c.Patch(ctx, object, patch, options...) })
 		},
 		SubResourceApply: func(_ context.Context, _ client.Client, _ string, object runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+			if w.conditionTrouble != nil {
+				return w.conditionTrouble
+			}
 			return w.write(func() error {
 				w.applied = append(w.applied, conditionIn(object))
 				return nil
@@ -141,7 +155,9 @@ func (w *world) hub(epoch string) *Reconciler {
 	operations := operation.New(context.Background(), operation.Options{
 		Client: w, APIReader: w, Executors: map[v1alpha1.OperationKind]kind.Executor{v1alpha1.NodeKind: node.New(nil, nil)},
 	})
-	return New(Options{Client: w, Live: w, Locks: locks, MayTakeOver: operations.MayTakeOver, Recorder: w.recorder})
+	return New(Options{
+		Client: w, Live: w, Locks: locks, Operations: operations, Recorder: w.recorder, Watched: &capi.Filter{Reader: w, Value: w.filter},
+	})
 }
 
 // reconcile goes on until a reconcile writes nothing more, as events would have it.
@@ -256,7 +272,13 @@ func TestTheConditionFollowsTheTalosCluster(t *testing.T) {
 			c.Status.Conditions = []metav1.Condition{{Type: "ichor.maesh.dev/TalosAvailable", Status: "True", Reason: "Available"}}
 		}, []string{""}},
 		"that is not there, and never was": {func(_ *clusterv1.Cluster, talos *v1alpha1.TalosCluster) { talos.Name = "" }, nil},
-		"of a cluster on the move":         {func(c *clusterv1.Cluster, _ *v1alpha1.TalosCluster) { c.Spec.Paused = ptr.To(true) }, nil},
+		"of a paused cluster": {func(c *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
+			c.Spec.Paused = ptr.To(true)
+			talos.Status.Conditions = []metav1.Condition{{Type: "Available", Status: "True", Reason: "Available"}}
+		}, []string{"ichor.maesh.dev/TalosAvailable=Unknown Paused"}},
+		"of a paused cluster that is not the hub's": {func(c *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
+			c.Spec.Paused, talos.Name = ptr.To(true), ""
+		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, row.change)
@@ -321,6 +343,7 @@ func TestADeletionTakesOverFromWhoNeedsTheLockNoMore(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.TalosOperation){
 		"one that is over": func(op *v1alpha1.TalosOperation) { op.Status.CompletionTime = metav1.NewTime(now) },
 		"one that failed":  func(op *v1alpha1.TalosOperation) { op.Status.FailureReason = "x" },
+		"one that failed half-way with that very machine": halfWay("c1-m1"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -366,7 +389,7 @@ func TestKilledAnywhereInADeletion(t *testing.T) {
 		w.g.Expect(w.holder()).To(Equal("ichor-controller/machine/default/c1-m1"))
 		w.g.Expect(w.held()).To(Equal([]string{"m2"}))
 		w.deleted("m1")
-		w.writes = 1 // The condition, and not the release.
+		w.writes = 0 // Not even the release.
 		w.g.Expect(w.reconcile(w.hub("e2"))).To(MatchError(errKilled))
 		w.writes = -1
 		w.g.Expect(w.reconcile(w.hub("e3"))).To(Succeed())
@@ -380,26 +403,43 @@ func TestLeftovers(t *testing.T) {
 		c.Annotations = map[string]string{upgrade: owner, "before-upgrade.hook.cluster.cluster.x-k8s.io/theirs": ""}
 		talos.Annotations = map[string]string{block: "talosoperation/o1"}
 	}
+	const theirHook = "before-upgrade.hook.cluster.cluster.x-k8s.io/theirs"
+	waits := func(change func(*v1alpha1.TalosOperation)) func(*world) {
+		return func(w *world) {
+			w.operationHolds(change)
+			w.operationLetsGo()
+		}
+	}
 	for name, row := range map[string]struct {
 		change func(*clusterv1.Cluster, *v1alpha1.TalosCluster)
 		works  bool
 		want   []string
+		waits  func(*world) // An operation that does not hold the lock.
 	}{
-		"of one that works":   {left, true, []string{block, "before-upgrade.hook.cluster.cluster.x-k8s.io/theirs", upgrade}},
-		"of one that is gone": {left, false, []string{"before-upgrade.hook.cluster.cluster.x-k8s.io/theirs"}},
+		"of one that waits to begin": {left, false, []string{block, theirHook}, waits(func(*v1alpha1.TalosOperation) {})},
+		"of one that waits to begin, while somebody waits to move the cluster": {func(c *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
+			left(c, talos)
+			c.Spec.Paused = ptr.To(true)
+		}, false, []string{theirHook}, waits(func(*v1alpha1.TalosOperation) {})},
+		"of one that has failed": {left, false, []string{theirHook}, waits(func(op *v1alpha1.TalosOperation) { op.Status.FailureReason = "x" })},
+		"of one that works":      {left, true, []string{block, "before-upgrade.hook.cluster.cluster.x-k8s.io/theirs", upgrade}, nil},
+		"of one that is gone":    {left, false, []string{"before-upgrade.hook.cluster.cluster.x-k8s.io/theirs"}, nil},
 		"of one that is gone, while somebody waits to move the cluster": {func(c *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
 			left(c, talos)
 			c.Spec.Paused = ptr.To(true)
-		}, false, []string{"before-upgrade.hook.cluster.cluster.x-k8s.io/theirs"}},
+		}, false, []string{"before-upgrade.hook.cluster.cluster.x-k8s.io/theirs"}, nil},
 		"of others": {func(c *clusterv1.Cluster, talos *v1alpha1.TalosCluster) {
 			c.Annotations, talos.Annotations = map[string]string{upgrade: "mine"}, map[string]string{block: "mine"}
-		}, false, []string{block, upgrade}},
+		}, false, []string{block, upgrade}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for kill := range 3 {
 				w := newWorld(t, row.change)
 				if row.works {
 					w.operationHolds()
+				}
+				if row.waits != nil {
+					row.waits(w)
 				}
 				w.writes = kill
 				_ = w.reconcile(w.hub("e1"))

@@ -4,8 +4,10 @@ package beside
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,51 +20,92 @@ import (
 	"ichor.maesh.dev/hub/providers/capi"
 )
 
+// expiryLook is after how long it is looked again whether a holder that has to renew its lock has stopped to.
+const expiryLook = 10 * time.Second
+
 // holdDeletions makes the deletion of every control plane wait for the hub, before anybody asks for one.
 func (r *Reconciler) holdDeletions(ctx context.Context, s *scope) error {
+	var errs []error
 	for i := range s.members {
 		machine := &s.members[i]
 		if !capi.ControlPlane(machine) || !machine.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if err := r.machines().HoldDeletion(ctx, machine); err != nil {
-			return err
-		}
+		errs = append(errs, r.machines().HoldDeletion(ctx, machine))
 	}
-	return nil
+	return all(errs...)
+}
+
+// doomed is a control plane that Cluster API is asked to delete.
+type doomed struct {
+	machine *clusterv1.Machine
+
+	// name is by which name it holds the lock.
+	name client.ObjectKey
 }
 
 // deletions lets Cluster API delete the control planes that it is asked to delete: one at a time, each under the lock of the cluster, which
-// is held in the machine's name until the machine is gone.
+// is held in the machine's name until the machine is gone. They go in the order in which that was asked for, but for one whose own failed
+// operation keeps the lock from the others.
 func (r *Reconciler) deletions(ctx context.Context, s *scope) error {
-	deleted := capi.DeletedControlPlanes(s.members)
 	holder, err := r.machineThatHolds(ctx, s)
 	if err != nil {
 		return err
 	}
-	if len(deleted) == 0 {
-		return r.releaseGone(ctx, s, holder)
+	queue, err := r.queue(ctx, s, holder)
+	if err != nil || len(queue) == 0 {
+		return errors.Join(err, r.releaseGone(ctx, s, holder))
 	}
-	next, want := deleted[0], lock.Holder{}
-	for _, machine := range deleted { // Who has the lock already goes on.
+	if lock.Machine(queue[0].name) != holder {
+		switch within, err := r.unsafeWindow(ctx, s); {
+		case err != nil:
+			return err
+		case within != "":
+			r.tell(queue, fmt.Sprintf("TalosOperation %q, which is inside a stage that nobody may interrupt", s.key.Namespace+"/"+within))
+			return nil // Its end changes the TalosCluster, which wakes us.
+		}
+	}
+	for _, next := range queue {
+		got, err := r.Locks.Acquire(ctx, s.key, s.facts().Owner(), lock.Machine(next.name), r.Operations.MayTakeOverToDelete(next.name))
+		switch {
+		case err != nil:
+			return err
+		case got == lock.Machine(next.name):
+			r.forget(next.machine)
+			return r.machines().ReleaseDeletion(ctx, next.machine)
+		case got.Expires():
+			s.again = expiryLook // Nobody tells when it has expired.
+		}
+		r.tell([]doomed{next}, fmt.Sprintf("%s, which holds the lock of cluster %s", got, s.key.Name))
+	}
+	return nil
+}
+
+// queue are the control planes that are being deleted, whoever has the lock already first.
+func (r *Reconciler) queue(ctx context.Context, s *scope, holder lock.Holder) ([]doomed, error) {
+	var queue []doomed
+	for _, machine := range capi.DeletedControlPlanes(s.members) {
 		name, err := r.nameOf(ctx, machine)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if own := lock.Machine(name); want == (lock.Holder{}) || own == holder {
-			next, want = machine, own
+		at := len(queue)
+		if lock.Machine(name) == holder {
+			at = 0
 		}
+		queue = slices.Insert(queue, at, doomed{machine: machine, name: name})
 	}
-	got, err := r.Locks.Acquire(ctx, s.key, s.facts().Owner(), want, r.MayTakeOver)
-	if err != nil {
-		return err
+	return queue, nil
+}
+
+// unsafeWindow is which operation is inside a window that nobody else may enter, as it is now; empty if none is. Its lock may be free: it
+// is given back while the cluster is paused.
+func (r *Reconciler) unsafeWindow(ctx context.Context, s *scope) (operation string, err error) {
+	cluster := &v1alpha1.TalosCluster{}
+	if err := r.Live.Get(ctx, s.key, cluster); err != nil {
+		return "", fmt.Errorf("reading TalosCluster %s: %w", s.key, err)
 	}
-	if got != want {
-		r.tell(next, got)
-		return nil
-	}
-	r.forget(next)
-	return r.machines().ReleaseDeletion(ctx, next)
+	return cluster.Annotations[v1alpha1.UnsafeAnnotation], nil
 }
 
 // machineThatHolds is the machine that holds the lock, as far as the cache knows; its identity is empty if none does.
@@ -103,17 +146,18 @@ func (r *Reconciler) nameOf(ctx context.Context, machine *clusterv1.Machine) (cl
 	return client.ObjectKeyFromObject(machine), nil
 }
 
-// tell says once for whom the deletion of a Machine waits.
-func (r *Reconciler) tell(machine *clusterv1.Machine, holder lock.Holder) {
-	key := client.ObjectKeyFromObject(machine)
+// tell says once what the deletions of Machines wait for.
+func (r *Reconciler) tell(waiting []doomed, what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.told[key] == holder {
-		return
+	for _, each := range waiting {
+		key := client.ObjectKeyFromObject(each.machine)
+		if r.told[key] == what {
+			continue
+		}
+		r.told[key] = what
+		r.Recorder.Eventf(each.machine, nil, corev1.EventTypeNormal, v1alpha1.DeletionWaitsEvent, "Delete", "the deletion waits for %s", what)
 	}
-	r.told[key] = holder
-	r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, v1alpha1.DeletionWaitsEvent, "Delete",
-		"the deletion waits for %s, which holds the lock of cluster %s", holder, machine.Spec.ClusterName)
 }
 
 // forget lets go of what was told of a Machine.

@@ -18,14 +18,15 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 	"ichor.maesh.dev/hub/controllers/lock"
 	"ichor.maesh.dev/hub/controllers/operation/kind"
-	"ichor.maesh.dev/hub/providers/capi"
 )
 
 // acquire takes the lock, or waits for whoever has it or comes first.
 func (r *Reconciler) acquire(ctx context.Context, s *scope) (stop bool, err error) {
 	if holdsLock(s.op) {
-		if yields, err := r.yield(ctx, s); yields || err != nil {
-			return true, err
+		for _, gives := range []func(context.Context, *scope) (bool, error){r.yield, r.standAside} {
+			if given, err := gives(ctx, s); given || err != nil {
+				return true, err
+			}
 		}
 		ready, err := r.enter(ctx, s)
 		return !ready, err
@@ -62,28 +63,6 @@ func (r *Reconciler) behind(ctx context.Context, s *scope) (*pause, error) {
 		return nil, err
 	}
 	return r.queued(ctx, s, first)
-}
-
-// deletionUnderWay waits for the deletion of a control plane by Cluster API, which goes before every operation that has not begun: it may
-// wait for the lock itself. One that holds the lock already, and died before it could say so, is what the deletion waits for.
-func (r *Reconciler) deletionUnderWay(ctx context.Context, s *scope) (*pause, error) {
-	if !s.Adopted() {
-		return nil, nil
-	}
-	members, err := capi.Machines{Client: r.Client, Live: r.APIReader}.Of(ctx, s.clusterKey())
-	if err != nil {
-		return nil, err
-	}
-	deleted := capi.DeletedControlPlanes(members)
-	if len(deleted) == 0 {
-		return nil, nil
-	}
-	holder, err := r.Locks.Holder(ctx, s.clusterKey())
-	if err != nil || holder == lock.Operation(s.op) {
-		return nil, err
-	}
-	s.comeBack(quietWait) // One that never had the lock is gone without a word.
-	return controlPlaneDeleted(deleted[0]), nil
 }
 
 // yield gives the lock to an operation that has machines half-way and is able to go on with them. This one has none in hand, and might
@@ -238,21 +217,50 @@ func (r *Reconciler) MayTakeOver(ctx context.Context, holder lock.Holder) (bool,
 	if !ok {
 		return false, nil
 	}
+	return r.mayTakeOverFrom(ctx, key, holder, func(v1alpha1.UnitStatus) bool { return true })
+}
+
+// MayTakeOverToDelete is MayTakeOver for the deletion of a machine: an operation that has failed half-way with that very machine does not
+// keep its lock from it. Whatever the machine is in the middle of, it goes, and the lock is its own until it is gone.
+func (r *Reconciler) MayTakeOverToDelete(machine client.ObjectKey) lock.TakeOver {
+	return func(ctx context.Context, holder lock.Holder) (bool, error) {
+		key, ok := holder.OperationKey()
+		if !ok || key.Namespace != machine.Namespace {
+			return r.MayTakeOver(ctx, holder)
+		}
+		return r.mayTakeOverFrom(ctx, key, holder, func(unit v1alpha1.UnitStatus) bool { return unit.Name != machine.Name })
+	}
+}
+
+// Settles says whether a holder is an operation that may still be at work: it is there, not over, and has not come to rest by a failure.
+func (r *Reconciler) Settles(ctx context.Context, holder lock.Holder) (bool, error) {
+	key, ok := holder.OperationKey()
+	if !ok {
+		return false, nil
+	}
+	nobody := func(v1alpha1.UnitStatus) bool { return false }
+	free, err := r.mayTakeOverFrom(ctx, key, holder, nobody)
+	return !free && err == nil, err
+}
+
+// mayTakeOverFrom is MayTakeOver for the lock of an operation, which is kept for the sake of those of its units alone that concern who asks.
+func (r *Reconciler) mayTakeOverFrom(ctx context.Context, key client.ObjectKey, holder lock.Holder, concerned func(v1alpha1.UnitStatus) bool) (bool, error) {
 	op := &v1alpha1.TalosOperation{}
 	if err := r.APIReader.Get(ctx, key, op); err != nil {
 		return client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err)
 	}
-	return op.Completed() || lock.OperationID(op) != holder.OperationID || (op.Status.FailureReason != "" && r.atRest(op)), nil
+	return op.Completed() || lock.OperationID(op) != holder.OperationID || (op.Status.FailureReason != "" && r.atRest(op, concerned)), nil
 }
 
-// atRest says whether nothing goes on with any machine of an operation that has failed, and none is inside an unsafe step.
-func (r *Reconciler) atRest(op *v1alpha1.TalosOperation) bool {
+// atRest says whether nothing goes on with any machine of an operation that has failed, and none that concerns who asks is inside an unsafe
+// step.
+func (r *Reconciler) atRest(op *v1alpha1.TalosOperation, concerned func(v1alpha1.UnitStatus) bool) bool {
 	for _, unit := range units(op) {
 		if inHand(unit) && !isFailed(unit) {
 			return false
 		}
 	}
-	return r.Executors[op.Spec.Kind] != nil && r.unsafe(op) == ""
+	return r.Executors[op.Spec.Kind] != nil && r.unsafeOf(op, concerned) == ""
 }
 
 // unsafe says which unit of an operation keeps everybody else from its cluster, and why; nothing if none does.

@@ -36,11 +36,19 @@ func (r *Reconciler) advance(ctx context.Context, s *scope) (gone bool, err erro
 	if err := r.load(ctx, s); err != nil {
 		return false, err
 	}
+	if err := r.bury(ctx, s); err != nil {
+		return false, err
+	}
 	if !s.op.DeletionTimestamp.IsZero() {
 		return r.deleted(ctx, s)
 	}
 	if done, err := r.adopt(ctx, s); done || err != nil {
 		return false, err
+	}
+	if s.Cluster != nil {
+		if err := r.anchor(ctx, s); err != nil {
+			return false, err
+		}
 	}
 	for _, phase := range []func(context.Context, *scope) (stop bool, err error){
 		r.retry,   // A request to retry is taken note of before anything says that the operation has failed.
@@ -383,8 +391,13 @@ func (r *Reconciler) settleFor(ctx context.Context, s *scope, why *pause) error 
 	case stop:
 		return nil
 	}
-	if r.settle(s) && why.releases && r.unsafeFailure(s.op) == "" { // A machine that failed half-way is nobody else's.
+	switch settled := r.settle(s) && r.unsafeFailure(s.op) == ""; { // A machine that failed half-way is nobody else's.
+	case settled && why.releases:
 		return r.release(ctx, s)
+	case settled:
+		_, err := r.giveWay(ctx, s)
+		s.why = why
+		return err
 	}
 	return nil
 }

@@ -31,6 +31,9 @@ type guarding struct {
 	scope   *scope
 	writes  []string
 	trouble error
+
+	// known are machines that the scope does not know any more.
+	known []v1alpha1.TalosMachine
 }
 
 func newGuarding(t *testing.T, annotations map[string]string, units ...v1alpha1.UnitStatus) *guarding {

@@ -28,7 +28,7 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 			continue
 		}
 		s.op.Status.Stage, s.op.Status.ComingStages = stage.Name, s.coming(i+1)
-		if err := r.shield(ctx, s); err != nil {
+		if stop, err := r.shield(ctx, s); stop || err != nil {
 			return err
 		}
 		r.runStage(s, stage)

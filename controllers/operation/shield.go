@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/client-go/util/retry"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"ichor.maesh.dev/hub/api/v1alpha1"
@@ -18,19 +19,78 @@ import (
 	"ichor.maesh.dev/hub/providers/capi"
 )
 
+// anchor keeps the target where it is from the moment on at which the operation may begin, and lets it go where it may not any more. clusterctl
+// looks for that before it pauses a Cluster, and waits only for what it has found then: a block that is made when the operation has the lock
+// may come too late.
+func (r *Reconciler) anchor(ctx context.Context, s *scope) error {
+	if !s.changesAnchor(s.Cluster.Annotations) {
+		return nil
+	}
+	return r.annotateCluster(ctx, s, func(annotations map[string]string) {
+		switch {
+		case !s.changesAnchor(annotations):
+		case s.anchored():
+			annotations[v1alpha1.BlockMoveAnnotation] = shieldOf(s.op)
+		default:
+			delete(annotations, v1alpha1.BlockMoveAnnotation)
+		}
+	})
+}
+
+// changesAnchor says whether the target is not kept and should be, or kept for an operation that neither has the lock nor may take it.
+func (s *scope) changesAnchor(annotations map[string]string) bool {
+	owner, blocked := annotations[v1alpha1.BlockMoveAnnotation]
+	return !blocked && s.anchored() || blocked && owner == shieldOf(s.op) && !s.anchored() && !holdsLock(s.op)
+}
+
+// anchored says whether the operation may begin, or go on, without anybody asking for that: then its target must not be moved.
+func (s *scope) anchored() bool {
+	return s.executor != nil && !s.op.Completed() && s.op.DeletionTimestamp.IsZero() && s.op.Status.FailureReason == "" &&
+		!clusterPaused(s.CAPICluster) && !capi.OptedOut(s.CAPICluster)
+}
+
 // shield keeps the target where it is for as long as the operation holds the lock: a move would leave its status, and the lock, behind. And
-// it keeps a topology of Cluster API from another version meanwhile, which would have machines replaced.
-func (r *Reconciler) shield(ctx context.Context, s *scope) error {
+// it keeps a topology of Cluster API from another version meanwhile, which would have machines replaced. Before anything begins under it, it
+// looks whether the Cluster is paused by now: who moves it has either waited for the block, or paused it before that.
+func (r *Reconciler) shield(ctx context.Context, s *scope) (stop bool, err error) {
 	memory, wanted := r.remember(s.key), "stage "+s.op.Status.Stage
 	if memory.shielded == wanted {
-		return nil
+		return false, nil
 	}
 	if memory.shielded == "" && s.Adopted() {
 		if err := r.capiClusters().HoldUpgrade(ctx, s.clusterKey(), lock.Operation(s.op).Identity); err != nil {
-			return err
+			return true, err
 		}
 	}
-	err := r.annotateCluster(ctx, s, func(annotations map[string]string) {
+	if err := r.block(ctx, s); err != nil {
+		return true, err
+	}
+	if memory.shielded == "" {
+		if stop, err := r.pausedMeanwhile(ctx, s); stop || err != nil {
+			return true, err
+		}
+	}
+	memory.shielded = wanted
+	return false, nil
+}
+
+// pausedMeanwhile says whether the Cluster is paused, as it is now. The event of that is on its way, and has the operation settle.
+func (r *Reconciler) pausedMeanwhile(ctx context.Context, s *scope) (bool, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := r.APIReader.Get(ctx, s.clusterKey(), cluster); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if !clusterPaused(cluster) {
+		return false, nil
+	}
+	s.CAPICluster = cluster
+	s.why = asked(s)
+	return true, nil
+}
+
+// block says on the TalosCluster that the operation is at work.
+func (r *Reconciler) block(ctx context.Context, s *scope) error {
+	return r.annotateCluster(ctx, s, func(annotations map[string]string) {
 		annotations[v1alpha1.BlockMoveAnnotation] = shieldOf(s.op)
 		if s.inUnsafeStage() {
 			annotations[v1alpha1.UnsafeAnnotation] = s.op.Name
@@ -39,13 +99,10 @@ func (r *Reconciler) shield(ctx context.Context, s *scope) error {
 		}
 		s.markPower(annotations, r.Clock.Now())
 	})
-	if err == nil {
-		memory.shielded = wanted
-	}
-	return err
 }
 
-// unshield takes back what shield did, and nothing that anybody else put there. What keeps the target from being moved goes last.
+// unshield takes back what shield did, and nothing that anybody else put there. What keeps the target from being moved goes last, and stays
+// where the operation may take the lock again.
 func (r *Reconciler) unshield(ctx context.Context, s *scope) error {
 	if s.CAPICluster == nil || s.Adopted() { // Nobody reads about the target for the sake of an operation that is over.
 		if err := r.capiClusters().ReleaseUpgrade(ctx, s.clusterKey(), lock.Operation(s.op).Identity); err != nil {
@@ -54,7 +111,7 @@ func (r *Reconciler) unshield(ctx context.Context, s *scope) error {
 	}
 	return r.annotateCluster(ctx, s, func(annotations map[string]string) {
 		s.settlePower(annotations, r.Clock.Now())
-		if annotations[v1alpha1.BlockMoveAnnotation] == shieldOf(s.op) {
+		if annotations[v1alpha1.BlockMoveAnnotation] == shieldOf(s.op) && !s.anchored() {
 			delete(annotations, v1alpha1.BlockMoveAnnotation)
 		}
 		if annotations[v1alpha1.UnsafeAnnotation] == s.op.Name && s.pastUnsafeStage() {

@@ -28,7 +28,13 @@ func (r *Reconciler) steady(ctx context.Context, s *scope) (stop bool, err error
 // transitioning says what speaks for a replacement. A control plane that this operation has taken away proves nothing: its own etcd
 // member may be missing, or a learner, until it is back.
 func (r *Reconciler) transitioning(ctx context.Context, s *scope) (*pause, error) {
-	if !s.disturbsControlPlanes() || r.controlPlaneAway(s) {
+	if r.controlPlaneAway(s) {
+		return nil, nil
+	}
+	if why, err := r.halfDeleted(ctx, s); why != nil || err != nil {
+		return why, err
+	}
+	if !s.disturbsControlPlanes() {
 		return nil, nil
 	}
 	machines, err := r.countable(ctx, s)

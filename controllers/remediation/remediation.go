@@ -80,7 +80,7 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 
 // Reconcile gives back the Machines of one cluster that no operation works on any more.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if watched, err := r.Watched.Watches(ctx, req.NamespacedName); err != nil || !watched {
+	if clears, err := r.Watched.Clears(ctx, r.Machines.Live, req.NamespacedName); err != nil || !clears {
 		return ctrl.Result{}, err
 	}
 	cluster := &clusterv1.Cluster{}

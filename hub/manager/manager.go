@@ -153,7 +153,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err := setUp(running, mgr, o, reach, fence); err != nil {
 		return err
 	}
-	served, err := serve(running, mgr, config, reach, o.Serve, fence)
+	served, err := serve(running, mgr, config, reach, o, fence)
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 		return fmt.Errorf("setting up the controller that gives machines back to health checks: %w", err)
 	}
 	neighbours := beside.New(beside.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locks: locks, MayTakeOver: operations.MayTakeOver, Recorder: mgr.GetEventRecorder("ichor-hub"),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locks: locks, Operations: operations, Recorder: mgr.GetEventRecorder("ichor-hub"),
 		Watched: watched,
 	})
 	if err := neighbours.SetupWithManager(mgr, options); err != nil {

@@ -42,6 +42,9 @@ func (s *Server) importCluster(ctx context.Context, request *pb.ImportClusterReq
 	if err := service.mayImport(ctx, in, !adopts); err != nil {
 		return nil, err
 	}
+	if in, err = service.claim(ctx, in); err != nil {
+		return nil, err
+	}
 	way := service.Import
 	if adopts {
 		way = service.Adopt

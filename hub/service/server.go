@@ -32,6 +32,9 @@ type Server struct {
 	// Verifier looks at clusters that are imported; nil is verify.Live.
 	Verifier Verifier
 
+	// Share is which clusters are this hub's.
+	Share Share
+
 	// Previewer asks clusters for what a plan cannot know without them; nil asks nobody.
 	Previewer Previewer
 

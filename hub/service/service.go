@@ -60,6 +60,9 @@ type Service struct {
 
 	// Verifier looks at the targets that are imported; nil is verify.Live.
 	Verifier Verifier
+
+	// Share is which clusters are this hub's.
+	Share Share
 }
 
 // Facts reads what the management API knows of a target.

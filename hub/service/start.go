@@ -59,6 +59,9 @@ func (s *Service) Plan(ctx context.Context, order Order) (*Start, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.mine(ctx, order.Cluster); err != nil {
+		return nil, err
+	}
 	order = withMachines(onMachine(order, facts), facts)
 	facts, unasked := asking(order, facts)
 	snapshot, err := targets.Snapshot(ctx, s.Client, order.Cluster.Namespace, order.Spec)

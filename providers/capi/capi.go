@@ -61,8 +61,17 @@ type Machines struct {
 
 // Of are the Machines of a Cluster. Where Cluster API's definition of a Machine is not installed there are none.
 func (m Machines) Of(ctx context.Context, cluster client.ObjectKey) ([]clusterv1.Machine, error) {
+	return machinesOf(ctx, m.Client, cluster)
+}
+
+// Now is Of as it is now, and not as a cache remembers it.
+func (m Machines) Now(ctx context.Context, cluster client.ObjectKey) ([]clusterv1.Machine, error) {
+	return machinesOf(ctx, m.Live, cluster)
+}
+
+func machinesOf(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
-	err := m.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
+	err := reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
 	switch {
 	case meta.IsNoMatchError(err):
 		return nil, nil

@@ -53,6 +53,9 @@ func TestFilter(t *testing.T) {
 			watched, err := filter.Watches(t.Context(), client.ObjectKey{Namespace: "default", Name: "c1"})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(watched).To(Equal(row.want))
+			clears, err := filter.Clears(t.Context(), filter.Reader, client.ObjectKey{Namespace: "default", Name: "c1"})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(clears).To(Equal(row.want || row.talos == ""), "what is left where no hub manages the cluster is everybody's to take back")
 		})
 	}
 	watched, err := (*Filter)(nil).Watches(t.Context(), client.ObjectKey{})

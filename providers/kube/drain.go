@@ -7,11 +7,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubectl/pkg/drain"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -28,7 +30,12 @@ func (c *connection) Drain(ctx context.Context, node string) error {
 	defer stop()
 	evictor := &evictor{Interface: c.clients, stop: stop}
 	trouble := &lastWords{ctx: ctx, kept: evictor.keptPods}
-	err := drain.RunNodeDrain(drainHelper(ctx, evictor, trouble), node)
+	helper := drainHelper(ctx, evictor, trouble)
+	if found, err := c.clients.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); err == nil && unreachable(found) {
+		// Nobody there confirms that a pod has ended: one that was asked to does not hold up the drain. Cluster API drains them so, too.
+		helper.GracePeriodSeconds, helper.SkipWaitForDeleteTimeoutSeconds = 1, 1
+	}
+	err := drain.RunNodeDrain(helper, node)
 	refused, kept := evictor.refusal(), evictor.keptPods()
 	switch {
 	case refused != nil:
@@ -67,6 +74,13 @@ func drainHelper(ctx context.Context, clients kubernetes.Interface, trouble io.W
 		Out:                  io.Discard,
 		ErrOut:               trouble,
 	}
+}
+
+// unreachable says whether the kubelet of a Node has been silent for so long that Kubernetes does not know how the Node is.
+func unreachable(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+	})
 }
 
 // Values of Cluster API's label on pods, which says what a drain does with them.

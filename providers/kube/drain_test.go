@@ -133,6 +133,28 @@ func TestDrainEndsInTime(t *testing.T) {
 	g.Expect(Classify(err)).To(BeEquivalentTo("Retryable"))
 }
 
+// Where the kubelet is dead nobody confirms that a pod has ended.
+func TestDrainOfAnUnreachableNode(t *testing.T) {
+	asked := pod("asked", func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now().Add(-time.Minute))) })
+	for status, want := range map[corev1.ConditionStatus][]string{
+		corev1.ConditionUnknown: {"bare"},
+		corev1.ConditionFalse:   {"asked", "bare"},
+	} {
+		t.Run(string(status), func(t *testing.T) {
+			g := NewWithT(t)
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w-1"}}
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+			e := newEvictions(yes, pod("bare"), pod("asked"))
+			g.Expect(e.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, "")).To(Succeed())
+			e.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, &corev1.PodList{Items: []corev1.Pod{*asked, *pod("bare")}}, nil
+			})
+			g.Expect(e.drain(t.Context())).To(Succeed())
+			g.Expect(e.evicted).To(ConsistOf(want))
+		})
+	}
+}
+
 func TestDrainHelper(t *testing.T) {
 	g := NewWithT(t)
 	helper := drainHelper(t.Context(), fake.NewClientset(), io.Discard)

@@ -4,7 +4,9 @@
 // them.
 //
 // A TalosRemediation becomes one TalosOperation, whose name follows from an identity that is written down first: who is killed, or moved, makes
-// no second one. To make it takes rights that the hub does not have by itself (ClusterRole ichor-hub-remediation). What does not help in time is left to the owner of the Machine, in the way in which a health check without a template leaves it.
+// no second one. To make it takes rights that the hub does not have by itself (ClusterRole ichor-hub-remediation). What does not help in time is
+// left to the owner of the Machine, in the way in which a health check without a template leaves it, and its operation goes: it must not keep
+// the lock from the deletion that it has asked for.
 package external
 
 import (
@@ -65,6 +67,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 		For(&v1alpha1.TalosRemediation{}).
 		Watches(&v1alpha1.TalosOperation{}, ofCluster).
 		Watches(&clusterv1.Cluster{}, ofCluster).
+		Watches(&v1alpha1.TalosCluster{}, ofCluster).
+		Watches(&v1alpha1.TalosMachine{}, ofCluster).
 		WithOptions(options).
 		Complete(r)
 }
@@ -72,8 +76,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 // ofCluster wakes the remediations of a cluster.
 func (r *Reconciler) ofCluster(ctx context.Context, object client.Object) []reconcile.Request {
 	name := object.GetName()
-	if op, ok := object.(*v1alpha1.TalosOperation); ok {
-		name = op.Spec.ClusterName
+	switch of := object.(type) {
+	case *v1alpha1.TalosOperation:
+		name = of.Spec.ClusterName
+	case *v1alpha1.TalosMachine:
+		name = of.Spec.ClusterName
 	}
 	list := &v1alpha1.TalosRemediationList{}
 	err := r.Client.List(ctx, list, client.InNamespace(object.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: name})
@@ -163,12 +170,31 @@ func (r *Reconciler) load(ctx context.Context, s *scope) (known bool, err error)
 	if s.Facts, err = targets.Load(ctx, r.Client, cluster); err != nil {
 		return false, err
 	}
-	for i := range s.Machines {
-		if s.Machines[i].Status.MachineName == s.member.Name {
-			s.machine = &s.Machines[i]
+	if s.Members, err = (capi.Machines{Client: r.Client, Live: r.Live}).Of(ctx, cluster); err != nil {
+		return false, err
+	}
+	s.machine = s.helped()
+	return true, nil
+}
+
+// helped is the TalosMachine that the Machine is, or nil: the one that belongs to it, or else the one that is found to be it. A move takes the
+// owner along, and leaves status behind.
+func (s *scope) helped() *v1alpha1.TalosMachine {
+	belongs := func(machine *v1alpha1.TalosMachine) bool {
+		return slices.ContainsFunc(machine.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == s.member.UID })
+	}
+	found := func(machine *v1alpha1.TalosMachine) bool {
+		member := s.Member(machine)
+		return member != nil && member.Name == s.member.Name
+	}
+	for _, is := range []func(*v1alpha1.TalosMachine) bool{belongs, found} {
+		for i := range s.Machines {
+			if is(&s.Machines[i]) {
+				return &s.Machines[i]
+			}
 		}
 	}
-	return true, nil
+	return nil
 }
 
 // loadOperation reads the operation, uncached: this process may have made it right before.
@@ -217,10 +243,13 @@ func (s *scope) judge(now time.Time) verdict {
 	}
 	left := s.remediation.CreationTimestamp.Add(s.remediation.Spec.Timeout()).Sub(now)
 	switch {
-	case capi.Paused(s.CAPICluster) || capi.OptedOut(s.CAPICluster):
-		return verdict{status: metav1.ConditionUnknown, reason: v1alpha1.RemediationPausedReason, message: "the Cluster is paused, or kept from the hub"}
+	case capi.Paused(s.CAPICluster):
+		return verdict{status: metav1.ConditionUnknown, reason: v1alpha1.RemediationPausedReason, message: "the Cluster is paused"}
+	case capi.OptedOut(s.CAPICluster):
+		return verdict{status: metav1.ConditionFalse, reason: v1alpha1.RemediationNotManagedReason, message: fmt.Sprintf(
+			"the Cluster is kept from the hub (annotation %s)", v1alpha1.OptOutAnnotation)}
 	case s.Cluster == nil || s.machine == nil || s.machine.Spec.Approval != v1alpha1.Approved:
-		return verdict{status: metav1.ConditionFalse, reason: v1alpha1.RemediationNotManagedReason, message: fmt.Sprintf("the hub does not manage Machine %q", s.member.Name)}
+		return s.notManaged(left)
 	case left <= 0:
 		return verdict{status: metav1.ConditionFalse, reason: v1alpha1.RemediationTimedOutReason, message: fmt.Sprintf("the machine was not healthy within %s", s.remediation.Spec.Timeout())}
 	case s.op == nil && s.remediation.Status.OperationName == "":
@@ -238,6 +267,30 @@ func (s *scope) judge(now time.Time) verdict {
 	}
 }
 
+// notManaged leaves a machine to its owner that is none of the hub's, once that is certain: while the hub has not found the machines of the
+// cluster yet, or its objects are still on their way here, it may be one.
+func (s *scope) notManaged(left time.Duration) verdict {
+	found := verdict{
+		status: metav1.ConditionFalse, reason: v1alpha1.RemediationNotManagedReason, message: fmt.Sprintf("the hub does not manage Machine %q", s.member.Name),
+	}
+	if known := s.Cluster != nil && s.Cluster.Annotations[v1alpha1.MembersApprovedAtAnnotation] != ""; !known && left > 0 {
+		found.status, found.again = metav1.ConditionUnknown, left
+		found.message += " yet"
+	}
+	return found
+}
+
+// mode is how the machine is rebooted. One whose Node is not Ready cannot be drained, since nobody there ends its pods; and a member of etcd
+// that is not well is not waited for: the others have to be.
+func (s *scope) mode() v1alpha1.RebootMode {
+	_, ready := capi.NodeReady(s.member)
+	sick := s.machine.Spec.Role == v1alpha1.ControlPlaneRole && meta.IsStatusConditionFalse(s.Cluster.Status.Conditions, v1alpha1.EtcdHealthyCondition)
+	if !ready || sick {
+		return v1alpha1.RebootModeForce
+	}
+	return ""
+}
+
 // reboot makes the operation. It belongs to its cluster, and stays when the remediation goes, which Cluster API deletes as soon as the Node is
 // Ready.
 func (r *Reconciler) reboot(ctx context.Context, s *scope) error {
@@ -250,7 +303,7 @@ func (r *Reconciler) reboot(ctx context.Context, s *scope) error {
 		},
 		Spec: v1alpha1.TalosOperationSpec{
 			ClusterName: s.Cluster.Name, Kind: v1alpha1.NodeKind, TTLSecondsAfterFinished: ptr.To(int32(kept / time.Second)),
-			Node: &v1alpha1.NodeParameters{Machine: s.machine.Name, Action: v1alpha1.RebootAction},
+			Node: &v1alpha1.NodeParameters{Machine: s.machine.Name, Action: v1alpha1.RebootAction, RebootMode: s.mode()},
 		},
 	}
 	switch err := r.Client.Create(ctx, op); {
@@ -263,11 +316,12 @@ func (r *Reconciler) reboot(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// leaveToOwner has the owner of a Machine replace it, and takes back an operation that has not begun with it.
+// leaveToOwner has the owner of a Machine replace it, and takes back an operation that is not over: it settles first, and while it waits for
+// a machine that does not answer it would keep the lock from whoever deletes that.
 func (r *Reconciler) leaveToOwner(ctx context.Context, s *scope, why string) error {
-	if s.op != nil && s.op.DeletionTimestamp.IsZero() && !s.op.Completed() && s.op.Status.StartTime.IsZero() {
+	if s.op != nil && s.op.DeletionTimestamp.IsZero() && !s.op.Completed() {
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, s.op, client.Preconditions{UID: &s.op.UID})); err != nil {
-			return fmt.Errorf("deleting TalosOperation %s, which has not begun: %w", s.op.Name, err)
+			return fmt.Errorf("deleting TalosOperation %s, which has not helped: %w", s.op.Name, err)
 		}
 	}
 	return capi.Machines{Client: r.Client, Live: r.Live}.LeaveToOwner(ctx, s.member, why)

@@ -59,12 +59,15 @@ func newWorld(t *testing.T, changes ...func(*clusterv1.Cluster, *v1alpha1.TalosM
 	for _, change := range changes {
 		change(cluster, machine)
 	}
-	member := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m1", UID: "m"}, Spec: clusterv1.MachineSpec{ClusterName: "c1"}}
+	member := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m1", UID: "m", Labels: labels}, Spec: clusterv1.MachineSpec{ClusterName: "c1"}}
+	member.Status.Conditions = []metav1.Condition{{Type: "NodeReady", Status: "True", Reason: "x", LastTransitionTime: metav1.NewTime(begun)}}
 	remediation := &v1alpha1.TalosRemediation{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "m1", Labels: labels, CreationTimestamp: metav1.NewTime(begun),
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m1", UID: "m"}},
 	}}
-	talos := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}}
+	talos := &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "c1", Annotations: map[string]string{v1alpha1.MembersApprovedAtAnnotation: "2026-01-01T00:00:00Z"},
+	}}
 	built := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(cluster, machine, member, remediation, talos).
 		WithStatusSubresource(remediation, member).Build()
 	w.WithWatch = interceptor.NewClient(built, interceptor.Funcs{
@@ -179,7 +182,7 @@ func TestAMachineIsLeftToItsOwner(t *testing.T) {
 			w.change(func(op *v1alpha1.TalosOperation) {
 				op.Status.FailureReason, op.Status.StartTime = "x", metav1.NewTime(begun)
 			})
-		}, "False RebootFailed", 1},
+		}, "False RebootFailed", 0},
 		"where somebody deleted the operation": {func(w *world) {
 			op := w.operations()[0]
 			w.g.Expect(w.Delete(context.Background(), &op)).To(Succeed())
@@ -188,7 +191,7 @@ func TestAMachineIsLeftToItsOwner(t *testing.T) {
 		"where the reboot takes too long": {func(w *world) {
 			w.change(func(op *v1alpha1.TalosOperation) { op.Status.StartTime = metav1.NewTime(begun) })
 			w.clock.SetTime(begun.Add(21 * time.Minute))
-		}, "False TimedOut", 1},
+		}, "False TimedOut", 0},
 		"where the reboot does not help": {func(w *world) {
 			w.change(func(op *v1alpha1.TalosOperation) { op.Status.CompletionTime = metav1.NewTime(begun) })
 			w.clock.SetTime(begun.Add(21 * time.Minute))
@@ -201,7 +204,7 @@ func TestAMachineIsLeftToItsOwner(t *testing.T) {
 			w.settle()
 			w.g.Expect(w.says()).To(Equal(row.want))
 			w.g.Expect(w.left()).To(BeTrue())
-			w.g.Expect(w.operations()).To(HaveLen(row.ops), "one that has not begun goes")
+			w.g.Expect(w.operations()).To(HaveLen(row.ops), "one that is not over goes, and settles where it has begun")
 			w.clock.SetTime(begun)
 			w.settle()
 			w.g.Expect(w.says()).To(Equal(row.want), "it stays with that")
@@ -221,7 +224,7 @@ func TestMachinesThatAreNotHelped(t *testing.T) {
 		"of a paused one": {func(c *clusterv1.Cluster, _ *v1alpha1.TalosMachine) { c.Spec.Paused = ptr.To(true) }, "Unknown Paused", false},
 		"kept from us all": {func(c *clusterv1.Cluster, _ *v1alpha1.TalosMachine) {
 			c.Annotations = map[string]string{"ichor.maesh.dev/opt-out": ""}
-		}, "Unknown Paused", false},
+		}, "False NotManaged", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, row.change)
@@ -229,6 +232,92 @@ func TestMachinesThatAreNotHelped(t *testing.T) {
 			w.g.Expect(w.says()).To(Equal(row.want))
 			w.g.Expect(w.left()).To(Equal(row.left))
 			w.g.Expect(w.operations()).To(BeEmpty())
+		})
+	}
+}
+
+// What the hub does not know yet may be its own. Nothing waits for longer than the remediation has time.
+func TestAMachineThatMayBecomeKnown(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"while initial discovery goes on": func(w *world) {
+			talos := &v1alpha1.TalosCluster{}
+			w.g.Expect(w.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "c1"}, talos)).To(Succeed())
+			talos.Annotations = nil
+			w.g.Expect(w.Update(context.Background(), talos)).To(Succeed())
+		},
+		"while its TalosCluster is on its way": func(w *world) {
+			w.g.Expect(w.Delete(context.Background(), &v1alpha1.TalosCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}})).To(Succeed())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(_ *clusterv1.Cluster, m *v1alpha1.TalosMachine) { m.Status.MachineName = "" })
+			change(w)
+			result := w.settle()
+			w.g.Expect(w.says()).To(Equal("Unknown NotManaged"))
+			w.g.Expect(w.left()).To(BeFalse())
+			w.g.Expect(result.RequeueAfter).To(Equal(20 * time.Minute))
+			w.clock.SetTime(begun.Add(21 * time.Minute))
+			w.settle()
+			w.g.Expect(w.says()).To(Equal("False NotManaged"))
+			w.g.Expect(w.left()).To(BeTrue())
+		})
+	}
+}
+
+// A move takes along whose a TalosMachine is, with the new UID, and leaves its status behind.
+func TestAMachineThatWasMoved(t *testing.T) {
+	for name, change := range map[string]func(*clusterv1.Cluster, *v1alpha1.TalosMachine){
+		"is known by its owner": func(_ *clusterv1.Cluster, m *v1alpha1.TalosMachine) {
+			m.Status = v1alpha1.TalosMachineStatus{}
+			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m1", UID: "m"}}
+		},
+		"is known by its address": func(_ *clusterv1.Cluster, m *v1alpha1.TalosMachine) {
+			m.Status, m.Spec.Address = v1alpha1.TalosMachineStatus{}, "10.0.0.1"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, change)
+			member := &clusterv1.Machine{}
+			w.g.Expect(w.Get(t.Context(), m1, member)).To(Succeed())
+			member.Status.Addresses = clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.1"}}
+			w.g.Expect(w.Status().Update(t.Context(), member)).To(Succeed())
+			w.settle()
+			w.g.Expect(w.says()).To(Equal("Unknown Rebooting"))
+			w.g.Expect(w.operations()).To(HaveLen(1))
+			w.g.Expect(w.operations()[0].Spec.Node.Machine).To(Equal("c1-w-1"))
+			w.g.Expect(w.left()).To(BeFalse())
+		})
+	}
+}
+
+// A machine that is not well is not drained, and its own etcd member not waited for.
+func TestASickMachineIsForced(t *testing.T) {
+	for name, row := range map[string]struct {
+		role   v1alpha1.MachineRole
+		node   metav1.ConditionStatus
+		etcd   metav1.ConditionStatus
+		forced bool
+	}{
+		"a worker":                          {v1alpha1.WorkerRole, "True", "True", false},
+		"a worker, while etcd is not well":  {v1alpha1.WorkerRole, "True", "False", false},
+		"a worker that is silent":           {v1alpha1.WorkerRole, "Unknown", "True", true},
+		"a worker that is not ready":        {v1alpha1.WorkerRole, "False", "True", true},
+		"a control plane":                   {v1alpha1.ControlPlaneRole, "True", "True", false},
+		"a control plane that is silent":    {v1alpha1.ControlPlaneRole, "Unknown", "True", true},
+		"a control plane whose etcd is not": {v1alpha1.ControlPlaneRole, "True", "False", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(_ *clusterv1.Cluster, m *v1alpha1.TalosMachine) { m.Spec.Role = row.role })
+			member, talos := &clusterv1.Machine{}, &v1alpha1.TalosCluster{}
+			w.g.Expect(w.Get(t.Context(), m1, member)).To(Succeed())
+			member.Status.Conditions[0].Status = row.node
+			w.g.Expect(w.Status().Update(t.Context(), member)).To(Succeed())
+			w.g.Expect(w.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "c1"}, talos)).To(Succeed())
+			talos.Status.Conditions = []metav1.Condition{{Type: "EtcdHealthy", Status: row.etcd, Reason: "x", LastTransitionTime: metav1.NewTime(begun)}}
+			w.g.Expect(w.Update(t.Context(), talos)).To(Succeed())
+			w.settle()
+			want := map[bool]v1alpha1.RebootMode{true: v1alpha1.RebootModeForce}[row.forced]
+			w.g.Expect(w.operations()).To(ConsistOf(HaveField("Spec.Node.RebootMode", want)))
 		})
 	}
 }

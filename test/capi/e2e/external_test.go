@@ -40,6 +40,7 @@ var _ = Describe("A MachineHealthCheck with a template of the hub", Ordered, fun
 	}, NodeTimeout(2*minute))
 
 	It("leaves a machine to its owner where nobody has allowed the hub to reboot it", func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(w.client.Delete(ctx, remediationBinding()))).To(Succeed())
 		mark := w.Fleet.Journal().Last()
 		machine := machineOf(ctx, "remedied", "worker-3").Name
 		setSick(ctx, machine, metav1.ConditionTrue)
@@ -52,11 +53,7 @@ var _ = Describe("A MachineHealthCheck with a template of the hub", Ordered, fun
 	}, SpecTimeout(2*minute))
 
 	It("has a machine rebooted under the lock, once, and is content when that has helped", func(ctx SpecContext) {
-		Expect(w.client.Create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ichor-hub-remediation"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "ichor-hub-remediation"},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "ichor-hub"}},
-		})).To(Succeed())
+		allowRemediation(ctx)
 		mark := w.Fleet.Journal().Last()
 		machine := machineOf(ctx, "remedied", "worker-1").Name
 		setSick(ctx, machine, metav1.ConditionTrue)
@@ -85,6 +82,15 @@ var _ = Describe("A MachineHealthCheck with a template of the hub", Ordered, fun
 		Expect(condition(ctx, machine, &v1alpha1.TalosRemediation{}, v1alpha1.RemediatedCondition)()).To(HavePrefix("False TimedOut"))
 	}, SpecTimeout(4*minute))
 })
+
+// remediationBinding allows the hub to reboot machines because health checks ask for it.
+func remediationBinding() *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ichor-hub-remediation"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "ichor-hub-remediation"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "ichor-hub"}},
+	}
+}
 
 // setSick says whether a Machine is sick.
 func setSick(ctx context.Context, machine string, status metav1.ConditionStatus) {

@@ -45,6 +45,7 @@ var (
 	stranger = sim.ClusterSpec{Name: "stranger", ControlPlanes: 1, Workers: 2}
 	remedied = sim.ClusterSpec{Name: "remedied", ControlPlanes: 1, Workers: 3}
 	shrinks  = sim.ClusterSpec{Name: "shrinking", ControlPlanes: 3, Workers: 1}
+	doomed   = sim.ClusterSpec{Name: "doomed", ControlPlanes: 3, Workers: 2}
 )
 
 // TestMain says aloud when there is nothing to test with.
@@ -80,7 +81,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	w = &world{}
 	var err error
 	dir := GinkgoT().TempDir()
-	w.Installation, err = e2e.Install(ctx, dir, speed, imported, fromGit, adopted, checked, stranger, shrinks, remedied)
+	w.Installation, err = e2e.Install(ctx, dir, speed, imported, fromGit, adopted, checked, stranger, shrinks, remedied, doomed)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return w.Installation.Stop() })
 	w.core, err = capi.Start(ctx, filepath.Join(dir, "core"), w.Kubeconfig())
