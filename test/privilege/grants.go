@@ -108,6 +108,19 @@ func resourceGrants(role, verb string, rule rbacv1.PolicyRule) (all []grant) {
 	return all
 }
 
+// peopleLabel begins the labels of what the roles of people are put together from.
+const peopleLabel = "rbac.ichor.maesh.dev/aggregate-to-"
+
+// ofPeople says whether a role is part of those of people. They are an offer: what people do with kubectl is more than any test does.
+func (r role) ofPeople() bool {
+	for label := range r.labels {
+		if strings.HasPrefix(label, peopleLabel) {
+			return true
+		}
+	}
+	return false
+}
+
 // clusterAPI is the role of Cluster API's manager, which takes in those of its providers. It is not ours, and what it takes in is.
 var clusterAPI = role{
 	name: roleName("ClusterRole", "aggregated-manager-role"),
@@ -159,6 +172,9 @@ type rights struct {
 	all  []grant
 	used []bool
 
+	// people are the roles whose rights need not be used.
+	people map[string]bool
+
 	// reach are the places in all of the rules that a role has, its own and those that are aggregated to it.
 	reach map[string][]int
 	seen  map[use]bool
@@ -168,9 +184,10 @@ type rights struct {
 }
 
 func newRights(roles []role) *rights {
-	r := &rights{reach: map[string][]int{}, seen: map[use]bool{}}
+	r := &rights{people: map[string]bool{}, reach: map[string][]int{}, seen: map[use]bool{}}
 	of := map[string][]int{}
 	for _, role := range roles {
+		r.people[role.name] = role.ofPeople()
 		for _, grant := range role.grants() {
 			of[role.name] = append(of[role.name], len(r.all))
 			r.all = append(r.all, grant)

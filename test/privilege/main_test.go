@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,15 +30,15 @@ func TestJudgement(t *testing.T) {
 		says       string
 		error      string
 	}{
-		"all is used":          {[]string{gets, lists}, exceptions{}, "every right was used", ""},
+		"all is used":          {[]string{gets, lists}, exceptions{}, "every right of hub and programs was used", ""},
 		"one is not":           {[]string{gets}, exceptions{}, "unused: ClusterRole ichor-hub: list secrets\n", "do not fit together"},
-		"one is not, as known": {[]string{gets}, exceptions{Unused: []unusedException{list}}, "every right was used", ""},
+		"one is not, as known": {[]string{gets}, exceptions{Unused: []unusedException{list}}, "every right of hub and programs was used", ""},
 		"an exception is used": {[]string{gets, lists}, exceptions{Unused: []unusedException{list}}, "", "exception for ClusterRole ichor-hub: list secrets: it is used"},
 		"an exception is none": {[]string{gets, lists}, exceptions{Unused: []unusedException{{Role: hubRole, Resources: []string{"pods"}, Verbs: []string{"get"}, Reason: "x"}}}, "", "get pods: no role has it"},
 		"it was refused":       {[]string{gets, lists, create}, exceptions{}, "refused: create pods, by RBAC: /u: not you\n", "do not fit together"},
 		"it was refused, as known": {
 			[]string{gets, lists, create},
-			exceptions{Refused: []refusedException{{Resource: "pods", Verb: "create", By: byRBAC, Reason: "x"}}}, "every right was used", "",
+			exceptions{Refused: []refusedException{{Resource: "pods", Verb: "create", By: byRBAC, Reason: "x"}}}, "every right of hub and programs was used", "",
 		},
 		"it read another's": {[]string{gets, lists, hub + byHubs + ok + "verb: get\nobjectRef: {resource: secrets, name: database}"}, exceptions{}, "secrets: get of Secret database", "do not fit together"},
 		"nothing was done":  {[]string{admin + byMaster + ok + "verb: get\nobjectRef: {resource: secrets}"}, exceptions{}, "", "the hub asked for nothing"},
@@ -58,6 +59,20 @@ func TestJudgement(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The rights of people are an offer, of which it is only told what nobody took.
+func TestRightsOfPeopleNeedNotBeUsed(t *testing.T) {
+	g := NewWithT(t)
+	roles := append(slices.Clone(ours), role{
+		name: "ClusterRole ichor-viewer-rules", labels: map[string]string{"rbac.ichor.maesh.dev/aggregate-to-viewer": "true"},
+		rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"watch"}}},
+	})
+	f := newFindings(roles)
+	g.Expect(f.read(strings.NewReader(line(t, gets) + line(t, lists)))).To(Succeed())
+	out := &strings.Builder{}
+	g.Expect(f.judge(out, exceptions{})).To(Succeed())
+	g.Expect(out.String()).To(ContainSubstring("not seen: ClusterRole ichor-viewer-rules: watch events\n"))
 }
 
 // What is shipped and what is excepted is read, and logs that are no such are not taken for none.
