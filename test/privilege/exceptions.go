@@ -26,6 +26,9 @@ type unusedException struct {
 	Resources []string `json:"resources"`
 	Verbs     []string `json:"verbs"`
 	Reason    string   `json:"reason"`
+
+	// Sometimes says that a run may show the use of it, and another one not.
+	Sometimes bool `json:"sometimes"`
 }
 
 type refusedException struct {
@@ -82,6 +85,9 @@ func (e exceptions) apply(r *rights) (unknown []grant, err error) {
 			case at >= 0:
 				unused = slices.Delete(unused, at, at+1)
 			case slices.Contains(r.all, grant):
+				if exception.Sometimes {
+					continue
+				}
 				errs = append(errs, fmt.Errorf("exception for %s: it is used", grant))
 			default:
 				errs = append(errs, fmt.Errorf("exception for %s: no role has it, or it is in the list twice", grant))

@@ -23,6 +23,8 @@ const (
 
 func TestJudgement(t *testing.T) {
 	list := unusedException{Role: hubRole, Resources: []string{"secrets"}, Verbs: []string{"list"}, Reason: "x"}
+	sometimes := list
+	sometimes.Sometimes = true
 	create := hub + forbid + denied + "verb: create\nrequestURI: /u\nobjectRef: {resource: pods}"
 	for name, row := range map[string]struct {
 		events     []string
@@ -30,12 +32,13 @@ func TestJudgement(t *testing.T) {
 		says       string
 		error      string
 	}{
-		"all is used":          {[]string{gets, lists}, exceptions{}, "every right of hub and programs was used", ""},
-		"one is not":           {[]string{gets}, exceptions{}, "unused: ClusterRole ichor-hub: list secrets\n", "do not fit together"},
-		"one is not, as known": {[]string{gets}, exceptions{Unused: []unusedException{list}}, "every right of hub and programs was used", ""},
-		"an exception is used": {[]string{gets, lists}, exceptions{Unused: []unusedException{list}}, "", "exception for ClusterRole ichor-hub: list secrets: it is used"},
-		"an exception is none": {[]string{gets, lists}, exceptions{Unused: []unusedException{{Role: hubRole, Resources: []string{"pods"}, Verbs: []string{"get"}, Reason: "x"}}}, "", "get pods: no role has it"},
-		"it was refused":       {[]string{gets, lists, create}, exceptions{}, "refused: create pods, by RBAC: /u: not you\n", "do not fit together"},
+		"all is used":              {[]string{gets, lists}, exceptions{}, "every right of hub and programs was used", ""},
+		"one is not":               {[]string{gets}, exceptions{}, "unused: ClusterRole ichor-hub: list secrets\n", "do not fit together"},
+		"one is not, as known":     {[]string{gets}, exceptions{Unused: []unusedException{list}}, "every right of hub and programs was used", ""},
+		"an exception is used":     {[]string{gets, lists}, exceptions{Unused: []unusedException{list}}, "", "exception for ClusterRole ichor-hub: list secrets: it is used"},
+		"an exception may be used": {[]string{gets, lists}, exceptions{Unused: []unusedException{sometimes}}, "every right of hub and programs was used", ""},
+		"an exception is none":     {[]string{gets, lists}, exceptions{Unused: []unusedException{{Role: hubRole, Resources: []string{"pods"}, Verbs: []string{"get"}, Reason: "x"}}}, "", "get pods: no role has it"},
+		"it was refused":           {[]string{gets, lists, create}, exceptions{}, "refused: create pods, by RBAC: /u: not you\n", "do not fit together"},
 		"it was refused, as known": {
 			[]string{gets, lists, create},
 			exceptions{Refused: []refusedException{{Resource: "pods", Verb: "create", By: byRBAC, Reason: "x"}}}, "every right of hub and programs was used", "",
