@@ -186,6 +186,20 @@ test-e2e: build build-kubectl build-talosctl build-capi-core build-clusterctl bu
 	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -run '^TestStart$$' ./hub/standalone/e2e # Beside nothing: it is held to seconds.
 	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p $(E2E_JOBS) -count=1 -timeout 40m -skip '^TestDeep|^TestStart$$' $(filter-out %/hub/test/e2e,$(E2E_PACKAGES))
 
+# Where the API servers of test-privilege write down who asked them for what, and the packages whose flows are looked at.
+PRIVILEGE_DIR ?= $(CURDIR)/bin/privilege
+PRIVILEGE_PACKAGES ?= $(E2E_PACKAGES)
+
+.PHONY: test-privilege
+test-privilege: build build-kubectl build-talosctl build-capi-core build-clusterctl build-helm ## Run the end-to-end tests with an audit of the API servers, and hold the roles against it.
+	rm -rf $(PRIVILEGE_DIR) && mkdir -p $(PRIVILEGE_DIR)
+	ICHOR_AUDIT_DIR=$(PRIVILEGE_DIR) $(MAKE) --no-print-directory test-e2e E2E_PACKAGES="$(PRIVILEGE_PACKAGES)"
+	$(MAKE) --no-print-directory judge-privilege
+
+.PHONY: judge-privilege
+judge-privilege: ## Hold the roles against the audit that is in PRIVILEGE_DIR.
+	$(GO) run -p $(JOBS) ./test/privilege config test/privilege/exceptions.yaml $(PRIVILEGE_DIR)
+
 .PHONY: test-deep
 test-deep: build build-kubectl build-talosctl build-kube-apiserver ## Run the tests on clusters of real etcd and real API servers (DEEP_FLAGS=-short without the longest).
 	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -timeout 60m $(DEEP_FLAGS) -run '^TestDeep' $(DEEP_PACKAGES)

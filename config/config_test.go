@@ -292,7 +292,7 @@ func TestPortsAreThoseOfTheContainer(t *testing.T) {
 	}
 }
 
-// The pods have the hub's role, and may make the Secret of sessions in their own namespace; nothing else.
+// The pods have the hub's role, and nothing else.
 func TestTheHubHasItsOwnRightsAndNoOthers(t *testing.T) {
 	g := NewWithT(t)
 	account := only[*corev1.ServiceAccount](t, "default")
@@ -314,7 +314,7 @@ func TestTheHubHasItsOwnRightsAndNoOthers(t *testing.T) {
 		g.Expect(subjects).To(ConsistOf(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: account.Name, Namespace: account.Namespace}))
 		granted = append(granted, role.Kind+" "+role.Name)
 	}
-	g.Expect(granted).To(ConsistOf("ClusterRole "+rbac.HubRole, "Role ichor-hub-session"))
+	g.Expect(granted).To(ConsistOf("ClusterRole " + rbac.HubRole))
 }
 
 // Nobody reads Secrets of the hub by a wildcard: the only one there is says whom it may act for.

@@ -35,6 +35,8 @@ func TestServeRefusesFlagsThatDoNotFit(t *testing.T) {
 		{"no pause between attempts", []string{"--leader-elect-retry-period", "0s"}, "--leader-elect-retry-period 0s"},
 		{"a namespace that cannot be", []string{"--namespace", "Not/One"}, `--namespace "Not/One": `},
 		{"a filter that is no label", []string{"--watch-filter", "a b"}, `--watch-filter "a b": `},
+		{"audit of a cluster's API server", []string{"--api-server-audit-log", "a", "--api-server-audit-policy", "p"}, "--api-server-audit-log a: it is for --standalone"},
+		{"audit without a policy", []string{"--standalone", "--data-dir", "d", "--api-server-audit-log", "a"}, "api-server-audit-policy"},
 		{"no port", []string{"--listen", "nowhere"}, `--listen "nowhere": want an address such as 127.0.0.1:8443, or 0 to serve nothing`},
 		{"no certificate", []string{"--listen", ":8443"}, "--tls-cert-file: it is needed to serve on :8443"},
 		{"no certificate, no address", nil, "--tls-cert-file: it is needed to serve on :8443"},

@@ -23,6 +23,12 @@ import (
 	"ichor.maesh.dev/hub/hub/standalone"
 )
 
+// The flags of the standalone API server's own audit, which is not the hub's (--audit-max-age).
+const (
+	apiServerAuditLog    = "api-server-audit-log"
+	apiServerAuditPolicy = "api-server-audit-policy"
+)
+
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	standalone    bool
@@ -36,6 +42,7 @@ type serveOptions struct {
 	watchFilter   string
 	deadlines     map[string]string
 	storage       storageOptions
+	audit         standalone.Audit // Of the standalone API server.
 	election      manager.Election
 	serving       servingOptions
 	log           logOptions
@@ -66,6 +73,8 @@ everything in --data-dir, and prints where it serves and a link that signs in on
 	flags := cmd.Flags()
 	flags.BoolVar(&o.standalone, "standalone", false, "bring an API server instead of using a cluster's")
 	flags.StringVar(&o.dataDir, "data-dir", "", "directory of the standalone API server, created when missing")
+	flags.StringVar(&o.audit.Log, apiServerAuditLog, "", "file that the standalone API server writes its audit to, in lines of JSON, as --"+apiServerAuditPolicy+" says; a gigabyte of it is kept")
+	flags.StringVar(&o.audit.Policy, apiServerAuditPolicy, "", "file with the audit policy (audit.k8s.io/v1) of the standalone API server")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG, then the pod's own access)")
 	flags.StringVar(&o.metricsListen, "metrics-bind-address", "0", `address of the metrics endpoint, such as 127.0.0.1:8080; "0" turns it off. On another address than a loopback one it is HTTPS, and for those whom the management API lets get /metrics`)
 	flags.StringVar(&o.healthListen, "health-bind-address", "0", `address of the health endpoint, such as 127.0.0.1:8081; "0" turns it off`)
@@ -79,6 +88,7 @@ everything in --data-dir, and prints where it serves and a link that signs in on
 	o.serving.addTo(cmd)
 	o.log.addTo(flags)
 	cmd.MarkFlagsRequiredTogether("standalone", "data-dir")
+	cmd.MarkFlagsRequiredTogether(apiServerAuditLog, apiServerAuditPolicy)
 	cmd.MarkFlagsMutuallyExclusive("standalone", "kubeconfig")
 	return cmd
 }
@@ -123,6 +133,9 @@ func (o serveOptions) run(cmd *cobra.Command, log logr.Logger) (err error) {
 		if err := o.checkElection(); err != nil {
 			return err
 		}
+		if o.audit != (standalone.Audit{}) {
+			return fmt.Errorf("--%s %s: it is for --standalone; the API server of a cluster has flags of its own", apiServerAuditLog, o.audit.Log)
+		}
 	}
 	if err := o.checkShare(); err != nil {
 		return err
@@ -166,7 +179,7 @@ func (o serveOptions) runOnKubernetes(ctx context.Context, listener net.Listener
 
 // runStandalone runs the hub on an API server of its own: the server is there before the hub and goes after it.
 func (o serveOptions) runStandalone(cmd *cobra.Command, log logr.Logger, listener net.Listener) (err error) {
-	instance, err := standalone.Start(cmd.Context(), standalone.Options{DataDir: o.dataDir, Hosts: o.serving.hosts(), Log: log.WithName("standalone")})
+	instance, err := standalone.Start(cmd.Context(), standalone.Options{DataDir: o.dataDir, Hosts: o.serving.hosts(), Audit: o.audit, Log: log.WithName("standalone")})
 	if err != nil {
 		return err
 	}

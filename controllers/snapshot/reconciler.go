@@ -34,11 +34,10 @@ import (
 	"ichor.maesh.dev/hub/providers/talos"
 )
 
-// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=etcdsnapshots,verbs=get;list;watch;create;update;patch;delete;record
-// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=etcdsnapshots/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=etcdsnapshots,verbs=get;list;watch;create;patch;delete;record
+// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=etcdsnapshots/status,verbs=patch
 // +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosclusters;talosmachines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets;namespaces,verbs=get
 
 const (

@@ -19,7 +19,7 @@ import (
 	"ichor.maesh.dev/hub/api/v1alpha1"
 )
 
-// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=auditentries,verbs=get;list;watch;create;delete;record
+// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=auditentries,verbs=list;watch;create;delete;record
 
 const (
 	// pruneEvery is how often entries are counted.

@@ -17,7 +17,7 @@ import (
 	"ichor.maesh.dev/hub/hub/standalone/pki"
 )
 
-// Command is the subcommand that the supervisor starts its own binary with; DataDirFlag is its only flag.
+// Command is the subcommand that the supervisor starts its own binary with; DataDirFlag is the flag that it always has.
 const (
 	Command     = "control-plane"
 	DataDirFlag = "data-dir"

@@ -27,8 +27,8 @@ type process struct {
 	err      error         // Why it ended; valid after ended.
 }
 
-// startProcess starts the child with its log going to log and returns once it runs.
-func startProcess(binary string, dir layout, listener *net.TCPListener, log io.Writer) (*process, error) {
+// startProcess starts the child with its log going to log, and with more arguments, and returns once it runs.
+func startProcess(binary string, dir layout, listener *net.TCPListener, log io.Writer, args ...string) (*process, error) {
 	socket, err := listener.File()
 	if err != nil {
 		return nil, fmt.Errorf("handing over the API's port: %w", err)
@@ -40,7 +40,7 @@ func startProcess(binary string, dir layout, listener *net.TCPListener, log io.W
 	}
 	defer theirs.Close() //nolint:errcheck // Likewise.
 
-	cmd := exec.Command(binary, Command, "--"+DataDirFlag, dir.dir())
+	cmd := exec.Command(binary, append([]string{Command, "--" + DataDirFlag, dir.dir()}, args...)...)
 	cmd.Env = childEnv(os.Environ())
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{theirs, socket} // lifelineFD and listenerFD.

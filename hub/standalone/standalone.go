@@ -40,6 +40,8 @@ type Options struct {
 	// Hosts are the names and addresses that the hub's own server is asked for by. They get a certificate that signs itself; without any
 	// there is none.
 	Hosts []string
+	// Audit is what the API server writes down of what it is asked for; nothing by default.
+	Audit Audit
 	// Log takes the supervisor's messages. The API server's own go to apiserver.log in DataDir.
 	Log logr.Logger
 }
@@ -49,6 +51,7 @@ type Instance struct {
 	binary  string
 	dir     layout
 	hosts   []string
+	audit   Audit
 	log     logr.Logger
 	backoff wait.Backoff // Paces restarts of the child.
 
@@ -112,8 +115,12 @@ func newInstance(o Options) (*Instance, error) {
 			return nil, fmt.Errorf("finding this program's binary: %w", err)
 		}
 	}
+	audit, err := o.Audit.absolute()
+	if err != nil {
+		return nil, err
+	}
 	return &Instance{
-		binary: o.Binary, dir: layout(dir), hosts: o.Hosts, log: o.Log, backoff: restarts,
+		binary: o.Binary, dir: layout(dir), hosts: o.Hosts, audit: audit, log: o.Log, backoff: restarts,
 		stopping: make(chan struct{}), done: make(chan struct{}),
 	}, nil
 }

@@ -26,7 +26,7 @@ const (
 var restarts = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 6}
 
 func (i *Instance) startChild() (*process, error) {
-	return startProcess(i.binary, i.dir, i.listener, i.childLog)
+	return startProcess(i.binary, i.dir, i.listener, i.childLog, i.audit.args()...)
 }
 
 // supervise keeps a child running until a stop is asked for, or until it ends too often.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -58,7 +59,11 @@ func Install(ctx context.Context, dir string, speed float64, clusters ...sim.Clu
 
 // StartHub starts the hub and returns when it is ready.
 func (i *Installation) StartHub(ctx context.Context) error {
-	args := append([]string{"serve", "--standalone", "--data-dir", i.HubDir(), "--listen", i.address}, i.flags...)
+	audit, err := framework.AuditFlags()
+	if err != nil {
+		return err
+	}
+	args := slices.Concat([]string{"serve", "--standalone", "--data-dir", i.HubDir(), "--listen", i.address}, i.flags, audit)
 	hub, err := framework.StartDaemon(ctx, i.HubLog(), "ichor-hub", args...)
 	if err != nil {
 		return err

@@ -47,11 +47,15 @@ func StartPlane(ctx context.Context) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
+	audit, err := Audit()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "ichor-plane-")
 	if err != nil {
 		return nil, fmt.Errorf("creating directory of the test API server: %w", err)
 	}
-	instance, err := standalone.Start(ctx, standalone.Options{DataDir: dir, Binary: binary, Log: logr.Discard()})
+	instance, err := standalone.Start(ctx, standalone.Options{DataDir: dir, Binary: binary, Audit: audit, Log: logr.Discard()})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the test API server: %w", withLog(err, dir)), os.RemoveAll(dir))
 	}

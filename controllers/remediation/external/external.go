@@ -35,7 +35,7 @@ import (
 	"ichor.maesh.dev/hub/providers/capi"
 )
 
-// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosremediations,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosremediations,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosremediations/status,verbs=patch
 // +kubebuilder:rbac:groups=ichor.maesh.dev,resources=talosoperations,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch

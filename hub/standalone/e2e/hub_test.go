@@ -63,9 +63,13 @@ func launch(t testing.TB, dir string) *hub {
 	if err != nil {
 		t.Fatal(err)
 	}
+	audit, err := framework.AuditFlags()
+	if err != nil {
+		t.Fatal(err)
+	}
 	h := &hub{
 		t: t, dir: dir, ended: make(chan struct{}), started: time.Now(),
-		cmd:    exec.Command(binary, "serve", "--standalone", "--data-dir", dir, "--listen", "127.0.0.1:0"),
+		cmd:    exec.Command(binary, append([]string{"serve", "--standalone", "--data-dir", dir, "--listen", "127.0.0.1:0"}, audit...)...),
 		output: &output{ready: make(chan struct{})},
 	}
 	h.cmd.Stdout, h.cmd.Stderr = h.output, h.output

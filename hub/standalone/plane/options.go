@@ -20,6 +20,10 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/serviceaccount"
 )
 
+// auditMegabytes is how large the audit log gets before another file is begun, and auditFiles how many such files are kept from before:
+// a gigabyte in all, where kube-apiserver's ten would surprise whoever gave a data directory a disk.
+const auditMegabytes, auditFiles = 100, 10
+
 // serviceAccountIssuer is the issuer that clusters use by default; tools expect it.
 const serviceAccountIssuer = "https://kubernetes.default.svc.cluster.local"
 
@@ -42,6 +46,7 @@ func newOptions(ctx context.Context, cfg Config) (options.CompletedOptions, erro
 	o.Admission.GenericAdmission.DefaultOffPlugins = sets.New(kubeoptions.AllOrderedPlugins...).Difference(admissionPlugins)
 	setServing(o, cfg)
 	setIdentity(o, cfg)
+	setAudit(o, cfg)
 
 	completed, err := o.Complete(ctx, nil, []net.IP{})
 	if err != nil {
@@ -73,4 +78,11 @@ func setIdentity(o *options.Options, cfg Config) {
 	authn.ServiceAccounts.OptionalTokenGetter = newTokenGetter
 	o.ServiceAccountSigningKeyFile = cfg.ServiceAccountKeyFile
 	o.Authorization.Modes = []string{"RBAC"}
+}
+
+// setAudit has requests written down. The log is written before a request is answered, so that nobody acts unseen.
+func setAudit(o *options.Options, cfg Config) {
+	o.Audit.PolicyFile = cfg.AuditPolicyFile
+	o.Audit.LogOptions.Path = cfg.AuditLogFile
+	o.Audit.LogOptions.MaxSize, o.Audit.LogOptions.MaxBackups = auditMegabytes, auditFiles
 }

@@ -30,6 +30,8 @@ type Config struct {
 	ClientCAFile string
 	// ServiceAccountKeyFile is the private key that signs service account tokens.
 	ServiceAccountKeyFile string
+	// AuditPolicyFile says what of the requests is written to AuditLogFile; nothing is without them.
+	AuditPolicyFile, AuditLogFile string
 }
 
 // etcdStartTimeout bounds the start of etcd; replaying a large log takes seconds, not minutes.

@@ -22,7 +22,7 @@ import (
 	"ichor.maesh.dev/hub/providers/target"
 )
 
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;create;update
 
 // keeper keeps keys in Secrets beside the operation.
 type keeper struct {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -243,10 +244,26 @@ func TestWhatIsInstalledRuns(t *testing.T) {
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(string(log)).NotTo(Or(ContainSubstring("forbidden"), ContainSubstring("is not allowed"), ContainSubstring("read-only file system"), ContainSubstring("permission denied")))
 	}
+	w.tokensActAsTheirAccounts(first)
+}
+
+// tokensActAsTheirAccounts has scripts ask for what the management API reads as them: their account's rights decide.
+func (w *world) tokensActAsTheirAccounts(r *replica) {
+	w.kubectl(nil, "create", "namespace", "automation")
+	for _, account := range []string{"nightly", "nobody"} {
+		w.kubectl(nil, "create", "serviceaccount", account, "--namespace=automation")
+	}
+	w.kubectl(nil, "create", "rolebinding", "nightly", "--clusterrole=ichor-viewer", "--serviceaccount=automation:nightly", "--namespace=automation")
+	asked := url.Values{"encoding": {"json"}, "message": {`{"ref":{"namespace":"automation","name":"none"}}`}}
+	snapshot := "https://" + r.address + "/ichor.v1alpha1.SnapshotService/GetSnapshot?" + asked.Encode()
+	status, body := r.get(snapshot, w.token("automation", "nightly"))
+	w.Expect(status).To(Equal(http.StatusNotFound), body)
+	status, body = r.get(snapshot, w.token("automation", "nobody"))
+	w.Expect(status).To(Equal(http.StatusForbidden), body)
 }
 
 func (w *world) metricsAreGuarded(r *replica) {
-	url := "https://" + r.metrics + "/metrics"
+	metrics := "https://" + r.metrics + "/metrics"
 	w.kubectl(nil, "create", "namespace", "monitoring")
 	for _, account := range []string{"prometheus", "nobody"} {
 		w.kubectl(nil, "create", "serviceaccount", account, "--namespace=monitoring")
@@ -262,14 +279,14 @@ func (w *world) metricsAreGuarded(r *replica) {
 	w.kubectl(&manifests, "apply", "-f", "-")
 	w.kubectl(nil, "create", "clusterrolebinding", "prometheus", "--clusterrole=ichor-hub-metrics-reader", "--serviceaccount=monitoring:prometheus")
 
-	status, _ := r.get(url, "")
+	status, _ := r.get(metrics, "")
 	w.Expect(status).To(Equal(http.StatusUnauthorized))
-	status, made := r.get(url, "made-up") // controller-runtime answers 500, since the API server cannot say whose it is.
+	status, made := r.get(metrics, "made-up") // controller-runtime answers 500, since the API server cannot say whose it is.
 	w.Expect(status).NotTo(Equal(http.StatusOK))
 	w.Expect(made).NotTo(ContainSubstring("# HELP"))
-	status, _ = r.get(url, w.token("monitoring", "nobody"))
+	status, _ = r.get(metrics, w.token("monitoring", "nobody"))
 	w.Expect(status).To(Equal(http.StatusForbidden))
-	status, body := r.get(url, w.token("monitoring", "prometheus"))
+	status, body := r.get(metrics, w.token("monitoring", "prometheus"))
 	w.Expect(status).To(Equal(http.StatusOK))
 	w.Expect(body).To(And(ContainSubstring("leader_election_master_status"), ContainSubstring("controller_runtime_reconcile_errors_total")), "alerts ask for them")
 	status, body = r.get("http://"+r.metrics+"/metrics", "")
