@@ -114,6 +114,9 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 	if s.snapshot, err = targets.Snapshot(ctx, reader, s.op.Namespace, s.op.Spec); err != nil {
 		return err
 	}
+	if s.hub, err = targets.Installation(ctx, reader, r.Installation, s.op.Spec); err != nil {
+		return err
+	}
 	s.steps = map[v1alpha1.OperationStep]kind.Step{}
 	for _, step := range s.executor.Steps() {
 		if deadline, ok := r.Deadlines[step.Name]; ok {
@@ -164,7 +167,7 @@ func (s *scope) target() v1alpha1.OperationTarget {
 
 // declared is what the spec of the target asks for, as far as it concerns the kind.
 func (s *scope) declared() v1alpha1.OperationTarget {
-	return s.executor.Narrow(targets.Declared(s.Cluster))
+	return s.executor.Narrow(targets.DeclaredFor(s.Cluster, s.hub))
 }
 
 // completed gives back what a finished operation still has, and deletes it when its time is over.
@@ -445,15 +448,23 @@ func unexpected(s *scope) *plan.Refusal {
 	}
 	return &plan.Refusal{
 		Gate:    v1alpha1.TargetExpectedGate,
-		Message: fmt.Sprintf("TalosCluster %s asks for %s, and the operation expects %s", s.Cluster.Name, describe(s.target()), describe(*expected)),
+		Message: fmt.Sprintf("%s asks for %s, and the operation expects %s", s.declares(), describe(s.target()), describe(*expected)),
 	}
+}
+
+// declares names the object whose spec says what the operation brings about.
+func (s *scope) declares() string {
+	if s.hub != nil {
+		return fmt.Sprintf("IchorInstallation %s/%s", s.hub.Namespace, s.hub.Name)
+	}
+	return "TalosCluster " + s.Cluster.Name
 }
 
 func (s *scope) planFacts(now time.Time) plan.Facts {
 	return plan.Facts{
 		Spec: s.op.Spec, Cluster: s.Cluster, Machines: s.Machines, Target: s.target(), Observed: now, Units: s.op.Status.Machines, CAPICluster: s.CAPICluster,
 		Whole: s.op.Status.Units, CompletedStages: s.op.Status.CompletedStages, TurnBack: s.asksBack(),
-		Snapshot: s.snapshot,
+		Snapshot: s.snapshot, Installation: s.hub,
 	}
 }
 
@@ -500,6 +511,9 @@ func clusterPaused(cluster *clusterv1.Cluster) bool {
 func describe(t v1alpha1.OperationTarget) string {
 	if t.MachineConfigHash != "" {
 		return "machine config " + t.MachineConfigHash[:hashShown]
+	}
+	if t.IchorVersion != "" {
+		return "Ichor hub " + t.IchorVersion
 	}
 	if t.KubernetesVersion != "" {
 		return "Kubernetes " + t.KubernetesVersion

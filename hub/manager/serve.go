@@ -80,13 +80,13 @@ func (b *hubBackend) Audit(context.Context, ...string) (*audit.Log, []*pb.Failur
 
 // serve serves until ctx ends, and closes the channel after that. It begins before anything is known, and says so at first; when the hub ends,
 // streams end at once and not after everything else. A server that fails ends the hub.
-func serve(ctx context.Context, mgr ctrl.Manager, config *rest.Config, reach reach, o *Serving, fail context.CancelCauseFunc) (served <-chan struct{}, err error) {
+func serve(ctx context.Context, mgr ctrl.Manager, config *rest.Config, reach reach, o Options, fail context.CancelCauseFunc) (served <-chan struct{}, err error) {
 	over := make(chan struct{})
-	if o == nil {
+	if o.Serve == nil {
 		close(over)
 		return over, nil
 	}
-	s, err := setUpServing(mgr, config, reach, o)
+	s, err := setUpServing(mgr, config, reach, o.Serve, o.Installation)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func serve(ctx context.Context, mgr ctrl.Manager, config *rest.Config, reach rea
 }
 
 // setUpServing prepares the server, and what feeds it.
-func setUpServing(mgr ctrl.Manager, config *rest.Config, reach reach, o *Serving) (*server.Server, error) {
+func setUpServing(mgr ctrl.Manager, config *rest.Config, reach reach, o *Serving, own Installation) (*server.Server, error) {
 	signIn := o.SignIn
 	signIn.Config = config
 	ways, err := methods.New(signIn)
@@ -122,6 +122,7 @@ func setUpServing(mgr ctrl.Manager, config *rest.Config, reach reach, o *Serving
 	return server.New(server.Options{
 		Services: &service.Server{
 			Backend: backend, Now: time.Now, Hub: o.Hub, SignIn: ways.SignIn, Previewer: previewer{kubernetes.New(reach.talos, reach.kube, nil)},
+			Installation: own.key(),
 		},
 		Calls:        []connect.HandlerOption{connect.WithInterceptors(audit.Interceptor(audit.NewRecorder(mgr.GetClient(), log.WithName("audit"))))},
 		Listener:     o.Listener,

@@ -165,7 +165,7 @@ func partly(start *Start, wrote []string, err error) error {
 		return err
 	}
 	return &PartlyDoneError{
-		Done:    fmt.Sprintf("of TalosCluster %s, %s now", start.Facts.Cluster.Name, commas(wrote)),
+		Done:    fmt.Sprintf("of %s, %s now", changeOf(start.declares(), start.Plan.Target).name(), commas(wrote)),
 		Missing: "no operation was created",
 		Finish:  "repeat the request, or run: " + start.Command(),
 		Cause:   err,
