@@ -27,7 +27,7 @@ func named(g *WithT, objects []*unstructured.Unstructured) map[string]string {
 	for _, object := range objects {
 		content, err := object.MarshalJSON()
 		g.Expect(err).NotTo(HaveOccurred())
-		all[nameOf(object)] = string(content)
+		all[nameOf(object)] = strings.Join(strings.Fields(strings.ReplaceAll(string(content), `\n`, " ")), " ") // kustomize folds lines in its own way.
 	}
 	return all
 }
