@@ -50,7 +50,7 @@ func TestWhatTheHubIsIsWrittenDown(t *testing.T) {
 			upToDate:   is("False", "VersionDiffers", Equal("the hub runs v0.1.0, and v0.2.0 is desired: ichor upgrade ichor v0.2.0")),
 			upgradable: is("True", "Upgradable", BeEmpty()),
 		},
-		"standalone": {standalone: true, upgradable: is("False", "Standalone", ContainSubstring("replace the binary"))},
+		"standalone":              {standalone: true, upgradable: is("False", "Standalone", ContainSubstring("replace the binary"))},
 		"outside of a Deployment": {upgradable: is("False", "DeploymentMissing", ContainSubstring("no Deployment ichor-hub with a container manager in namespace ichor-system"))},
 		"of Flux": {
 			deployment: deployment(image, labelled(map[string]string{"kustomize.toolkit.fluxcd.io/name": "hub", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"})),

@@ -44,7 +44,9 @@ func newHubExecutor(f *fleet) *hubExecutor {
 	return &hubExecutor{Executor: ichor.New(f.hub, oldHub), f: f}
 }
 
-func (e *hubExecutor) now() *ichor.Executor { return ichor.New(e.f.hub, e.f.hubVersion.Load().(string)) }
+func (e *hubExecutor) now() *ichor.Executor {
+	return ichor.New(e.f.hub, e.f.hubVersion.Load().(string))
+}
 
 // Next implements kind.Executor.
 func (e *hubExecutor) Next(scope kind.Scope, unit kind.Unit, seen kind.Observation) kind.Action {
@@ -78,7 +80,9 @@ func (f *fleet) upgradesHub(ctx context.Context) {
 	Expect(admin.Status().Update(ctx, object)).To(Succeed())
 }
 
-func upgradeHub() v1alpha1.TalosOperationSpec { return v1alpha1.TalosOperationSpec{Kind: v1alpha1.IchorKind} }
+func upgradeHub() v1alpha1.TalosOperationSpec {
+	return v1alpha1.TalosOperationSpec{Kind: v1alpha1.IchorKind}
+}
 
 // A step that is repeated finds the Job that is there, whichever hub has made it.
 var _ = addVictim("kind ichor", victim{

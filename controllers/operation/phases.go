@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -155,19 +154,6 @@ func (s *scope) knownMachines() []*v1alpha1.TalosMachine {
 
 func (s *scope) clusterKey() client.ObjectKey {
 	return client.ObjectKey{Namespace: s.op.Namespace, Name: s.op.Spec.ClusterName}
-}
-
-// target is what the operation brings its cluster to: as captured, or as declared while it has not begun.
-func (s *scope) target() v1alpha1.OperationTarget {
-	if s.op.Status.Target != nil {
-		return *s.op.Status.Target
-	}
-	return s.declared()
-}
-
-// declared is what the spec of the target asks for, as far as it concerns the kind.
-func (s *scope) declared() v1alpha1.OperationTarget {
-	return s.executor.Narrow(targets.DeclaredFor(s.Cluster, s.hub))
 }
 
 // completed gives back what a finished operation still has, and deletes it when its time is over.
@@ -452,14 +438,6 @@ func unexpected(s *scope) *plan.Refusal {
 	}
 }
 
-// declares names the object whose spec says what the operation brings about.
-func (s *scope) declares() string {
-	if s.hub != nil {
-		return fmt.Sprintf("IchorInstallation %s/%s", s.hub.Namespace, s.hub.Name)
-	}
-	return "TalosCluster " + s.Cluster.Name
-}
-
 func (s *scope) planFacts(now time.Time) plan.Facts {
 	return plan.Facts{
 		Spec: s.op.Spec, Cluster: s.Cluster, Machines: s.Machines, Target: s.target(), Observed: now, Units: s.op.Status.Machines, CAPICluster: s.CAPICluster,
@@ -507,25 +485,3 @@ func clusterPaused(cluster *clusterv1.Cluster) bool {
 	_, annotated := cluster.Annotations[clusterv1.PausedAnnotation]
 	return annotated || ptr.Deref(cluster.Spec.Paused, false)
 }
-
-func describe(t v1alpha1.OperationTarget) string {
-	if t.MachineConfigHash != "" {
-		return "machine config " + t.MachineConfigHash[:hashShown]
-	}
-	if t.IchorVersion != "" {
-		return "Ichor hub " + t.IchorVersion
-	}
-	if t.KubernetesVersion != "" {
-		return "Kubernetes " + t.KubernetesVersion
-	}
-	if t.TalosVersion == "" {
-		return "no Talos version"
-	}
-	if t.SchematicID == "" {
-		return "Talos " + t.TalosVersion
-	}
-	return "Talos " + t.TalosVersion + " with schematic " + strconv.Quote(t.SchematicID)
-}
-
-// hashShown is how much of a hash people are shown.
-const hashShown = 12

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-
 )
 
 func TestHubUpgrade(t *testing.T) {
