@@ -154,7 +154,7 @@ var _ = Describe("An upgrade of the hub", func() {
 		op := f.create(ctx, "up", upgradeHub())
 		Eventually(now(ctx, op)).Should(HaveField("Status.Units", ConsistOf(HaveField("Step", v1alpha1.RollingOutStep))))
 		change(ctx, op, func(o *v1alpha1.TalosOperation) { o.Spec.Paused = ptr.To(true) })
-		Eventually(now(ctx, op)).Should(haveCondition("Progressing", metav1.ConditionFalse, "Settling", Not(BeEmpty())))
+		Eventually(now(ctx, op)).Should(haveCondition("Progressing", metav1.ConditionTrue, "Settling", Not(BeEmpty())))
 		Expect(admin.Delete(ctx, op)).To(Succeed())
 		Consistently(isGone(ctx, op)).Should(BeFalse())
 		f.hub.SetDeployment(&installation.Deployment{Image: "registry.example/ichor-hub:" + newHub, RolledOut: true})
