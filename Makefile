@@ -52,6 +52,8 @@ export ICHOR_OPENID_BINARY ?= $(CURDIR)/bin/openid
 export ICHOR_TALOSCTL_BINARY ?= $(CURDIR)/bin/talosctl
 export ICHOR_CAPI_CORE_BINARY ?= $(CURDIR)/bin/capi-core
 export ICHOR_KUBE_APISERVER_BINARY ?= $(CURDIR)/bin/kube-apiserver
+export ICHOR_HUB_FIRST_BINARY ?= $(CURDIR)/bin/ichor-hub-first
+export ICHOR_HUB_NEXT_BINARY ?= $(CURDIR)/bin/ichor-hub-next
 export ICHOR_CLUSTERCTL_BINARY ?= $(CURDIR)/bin/clusterctl
 export ICHOR_HELM_BINARY ?= $(CURDIR)/bin/helm
 
@@ -109,6 +111,13 @@ build-kubectl:
 .PHONY: build-kube-apiserver
 build-kube-apiserver:
 	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS)" -o bin/kube-apiserver ./test/kube-apiserver
+
+# A hub in two versions, for the tests of its upgrade.
+.PHONY: build-ichor-hub-first build-ichor-hub-next
+build-ichor-hub-first: build-ui
+	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS) -X main.version=v0.1.0" -o bin/ichor-hub-first ./cmd/ichor-hub
+build-ichor-hub-next: build-ui
+	$(GO) build -p $(JOBS) -ldflags "$(LDFLAGS) -X main.version=v0.2.0" -o bin/ichor-hub-next ./cmd/ichor-hub
 
 # The tests' own identity provider, which the tests of the page sign in with.
 .PHONY: build-openid
@@ -181,7 +190,7 @@ test-ui: build build-openid ## Run the tests of the page: what it computes, then
 	cd ui && npm run --silent size
 
 .PHONY: test-e2e
-test-e2e: build build-kubectl build-talosctl build-capi-core build-clusterctl build-helm ## Run the end-to-end tests on the binaries.
+test-e2e: build build-kubectl build-talosctl build-kube-apiserver build-ichor-hub-first build-ichor-hub-next build-capi-core build-clusterctl build-helm ## Run the end-to-end tests on the binaries.
 	ICHOR_REQUIRE_BINARIES=1 $(GO) run github.com/onsi/ginkgo/v2/ginkgo --procs $(E2E_JOBS) --timeout 40m ./test/e2e # Left out without a word is worse than red.
 	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p 1 -count=1 -run '^TestStart$$' ./hub/standalone/e2e # Beside nothing: it is held to seconds.
 	ICHOR_REQUIRE_BINARIES=1 $(GO) test -p $(E2E_JOBS) -count=1 -timeout 40m -skip '^TestDeep|^TestStart$$' $(filter-out %/hub/test/e2e,$(E2E_PACKAGES))
@@ -191,7 +200,7 @@ PRIVILEGE_DIR ?= $(CURDIR)/bin/privilege
 PRIVILEGE_PACKAGES ?= $(E2E_PACKAGES)
 
 .PHONY: test-privilege
-test-privilege: build build-kubectl build-talosctl build-capi-core build-clusterctl build-helm ## Run the end-to-end tests with an audit of the API servers, and hold the roles against it.
+test-privilege: build build-kubectl build-talosctl build-kube-apiserver build-ichor-hub-first build-ichor-hub-next build-capi-core build-clusterctl build-helm ## Run the end-to-end tests with an audit of the API servers, and hold the roles against it.
 	rm -rf $(PRIVILEGE_DIR) && mkdir -p $(PRIVILEGE_DIR)
 	ICHOR_AUDIT_DIR=$(PRIVILEGE_DIR) $(MAKE) --no-print-directory test-e2e E2E_PACKAGES="$(PRIVILEGE_PACKAGES)"
 	$(MAKE) --no-print-directory judge-privilege

@@ -27,6 +27,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&AuditEntry{}, &AuditEntryList{},
 		&TalosRemediation{}, &TalosRemediationList{},
 		&TalosRemediationTemplate{}, &TalosRemediationTemplateList{},
+		&IchorInstallation{}, &IchorInstallationList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

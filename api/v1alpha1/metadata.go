@@ -51,6 +51,9 @@ const (
 	// patches of the TalosCluster are applied to. Its value is "base".
 	MachineConfigLabel = "ichor.maesh.dev/machine-config"
 
+	// UpgradedByAnnotation on the Job that upgrades the hub names the operation (namespace/name) that it is of.
+	UpgradedByAnnotation = "ichor.maesh.dev/upgraded-by"
+
 	// RetryAnnotation set to "true" on a TalosOperation asks, once, to run its failed step again.
 	RetryAnnotation = "ichor.maesh.dev/retry"
 

@@ -184,6 +184,12 @@ const (
 	// secrets, which holds the key and not its name.
 	ControlPlanesRenderedGate = "ControlPlanesRendered"
 
+	// HubUpgradableGate refuses an upgrade of the hub where an operation cannot bring it about; see condition Upgradable of the IchorInstallation.
+	HubUpgradableGate = "HubUpgradable"
+
+	// HubVersionPathGate refuses versions of the hub that are not final, not newer, or more than one minor away.
+	HubVersionPathGate = "HubVersionPath"
+
 	// KeysInUseGate waits before an old key is dropped, as long as a control plane has not taken the new one.
 	KeysInUseGate = "KeysInUse"
 )

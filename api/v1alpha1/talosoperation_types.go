@@ -93,6 +93,12 @@ type OperationTarget struct {
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
 	MachineConfigHash string `json:"machineConfigHash,omitempty"`
+
+	// ichorVersion is the version of the hub itself, as spec.version of the IchorInstallation has it.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	IchorVersion string `json:"ichorVersion,omitempty"`
 }
 
 // TalosOperationSpec is the order: one action on one target. It is immutable but for paused, maxUnavailable and

@@ -36,7 +36,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
 	}
-	root.AddCommand(newServeCommand(), newLoginLinkCommand(), newControlPlaneCommand(), newLetGoCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newLoginLinkCommand(), newControlPlaneCommand(), newLetGoCommand(), newInstallCommand(), newVersionCommand())
 	return root
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -174,7 +175,7 @@ func (o serveOptions) runOnKubernetes(ctx context.Context, listener net.Listener
 	if err != nil {
 		return err
 	}
-	return o.runHub(ctx, config, &o.election, serving)
+	return o.runHub(ctx, config, &o.election, serving, o.election.Namespace)
 }
 
 // runStandalone runs the hub on an API server of its own: the server is there before the hub and goes after it.
@@ -194,7 +195,7 @@ func (o serveOptions) runStandalone(cmd *cobra.Command, log logr.Logger, listene
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	go func() { cancel(instance.Wait()) }()
-	if err := o.runHub(ctx, instance.RESTConfig(), nil, serving); err != nil {
+	if err := o.runHub(ctx, instance.RESTConfig(), nil, serving, metav1.NamespaceDefault); err != nil {
 		return err
 	}
 	if cmd.Context().Err() == nil {
@@ -203,8 +204,9 @@ func (o serveOptions) runStandalone(cmd *cobra.Command, log logr.Logger, listene
 	return nil
 }
 
-// runHub runs the hub on a management cluster until ctx is done. Standalone, the lock of the data directory is the leadership.
-func (o serveOptions) runHub(ctx context.Context, config *rest.Config, election *manager.Election, serving *manager.Serving) error {
+// runHub runs the hub on a management cluster until ctx is done. Standalone, the lock of the data directory is the leadership. namespace is
+// where the hub's own IchorInstallation is.
+func (o serveOptions) runHub(ctx context.Context, config *rest.Config, election *manager.Election, serving *manager.Serving, namespace string) error {
 	deadlines, err := parseDeadlines(o.deadlines)
 	if err != nil {
 		return err
@@ -220,6 +222,7 @@ func (o serveOptions) runHub(ctx context.Context, config *rest.Config, election 
 		Deadlines:          deadlines,
 		Storage:            o.storage.opener(o.dataDir),
 		Serve:              serving,
+		Installation:       manager.Installation{Namespace: namespace, Version: version, Standalone: o.standalone},
 	})
 }
 

@@ -207,7 +207,7 @@ func setTargetSuperseded(s *scope) {
 		set(s.op, v1alpha1.TargetSupersededCondition, metav1.ConditionUnknown, v1alpha1.NotYetObservedReason, "")
 	case s.executor != nil && *s.op.Status.Target != s.declared() && !s.op.Completed():
 		set(s.op, v1alpha1.TargetSupersededCondition, metav1.ConditionTrue, v1alpha1.TargetSupersededReason, fmt.Sprintf(
-			"TalosCluster %s asks for %s by now", s.Cluster.Name, describe(s.declared())))
+			"%s asks for %s by now", s.declares(), describe(s.declared())))
 	default:
 		set(s.op, v1alpha1.TargetSupersededCondition, metav1.ConditionFalse, v1alpha1.TargetCurrentReason, "")
 	}

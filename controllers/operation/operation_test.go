@@ -731,6 +731,7 @@ var _ = Describe("An operation that must not start", func() {
 
 	It("says that the hub does not know its kind, or that there is no target", func(ctx SpecContext) {
 		f := newFleet(ctx, 1, 0)
+		delete(f.executors, v1alpha1.IchorKind)
 		f.startHub()
 		unknown := f.create(ctx, "ichor", v1alpha1.TalosOperationSpec{Kind: v1alpha1.IchorKind})
 		Eventually(now(ctx, unknown)).Should(bePaused("NoExecutor", ContainSubstring(`"ichor"`)))

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -122,6 +121,9 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, reader client.Reade
 	if s.snapshot, err = targets.Snapshot(ctx, reader, s.op.Namespace, s.op.Spec); err != nil {
 		return err
 	}
+	if s.hub, err = targets.Installation(ctx, reader, r.Installation, s.op.Spec); err != nil {
+		return err
+	}
 	s.steps = map[v1alpha1.OperationStep]kind.Step{}
 	for _, step := range s.executor.Steps() {
 		if deadline, ok := r.Deadlines[step.Name]; ok {
@@ -160,19 +162,6 @@ func (s *scope) knownMachines() []*v1alpha1.TalosMachine {
 
 func (s *scope) clusterKey() client.ObjectKey {
 	return client.ObjectKey{Namespace: s.op.Namespace, Name: s.op.Spec.ClusterName}
-}
-
-// target is what the operation brings its cluster to: as captured, or as declared while it has not begun.
-func (s *scope) target() v1alpha1.OperationTarget {
-	if s.op.Status.Target != nil {
-		return *s.op.Status.Target
-	}
-	return s.declared()
-}
-
-// declared is what the spec of the target asks for, as far as it concerns the kind.
-func (s *scope) declared() v1alpha1.OperationTarget {
-	return s.executor.Narrow(targets.Declared(s.Cluster))
 }
 
 // completed gives back what a finished operation still has, and deletes it when its time is over.
@@ -458,7 +447,7 @@ func unexpected(s *scope) *plan.Refusal {
 	}
 	return &plan.Refusal{
 		Gate:    v1alpha1.TargetExpectedGate,
-		Message: fmt.Sprintf("TalosCluster %s asks for %s, and the operation expects %s", s.Cluster.Name, describe(s.target()), describe(*expected)),
+		Message: fmt.Sprintf("%s asks for %s, and the operation expects %s", s.declares(), describe(s.target()), describe(*expected)),
 	}
 }
 
@@ -466,7 +455,7 @@ func (s *scope) planFacts(now time.Time) plan.Facts {
 	return plan.Facts{
 		Spec: s.op.Spec, Cluster: s.Cluster, Machines: s.Machines, Target: s.target(), Observed: now, Units: s.op.Status.Machines, CAPICluster: s.CAPICluster,
 		Whole: s.op.Status.Units, CompletedStages: s.op.Status.CompletedStages, TurnBack: s.asksBack(),
-		Snapshot: s.snapshot,
+		Snapshot: s.snapshot, Installation: s.hub,
 	}
 }
 
@@ -509,22 +498,3 @@ func clusterPaused(cluster *clusterv1.Cluster) bool {
 	_, annotated := cluster.Annotations[clusterv1.PausedAnnotation]
 	return annotated || ptr.Deref(cluster.Spec.Paused, false)
 }
-
-func describe(t v1alpha1.OperationTarget) string {
-	if t.MachineConfigHash != "" {
-		return "machine config " + t.MachineConfigHash[:hashShown]
-	}
-	if t.KubernetesVersion != "" {
-		return "Kubernetes " + t.KubernetesVersion
-	}
-	if t.TalosVersion == "" {
-		return "no Talos version"
-	}
-	if t.SchematicID == "" {
-		return "Talos " + t.TalosVersion
-	}
-	return "Talos " + t.TalosVersion + " with schematic " + strconv.Quote(t.SchematicID)
-}
-
-// hashShown is how much of a hash people are shown.
-const hashShown = 12

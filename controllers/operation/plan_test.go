@@ -127,6 +127,14 @@ var plannedKinds = map[string]planned{
 		stage:  "Kubelets",
 		groups: [][]string{{"c-cp3"}, {"c-cp1"}, {"c-cp2"}, {"c-w4", "c-w2"}, {"c-w1", "c-w5"}},
 	},
+	"an upgrade of the hub, which takes no machine": {
+		kind: v1alpha1.IchorKind, fleet: func(ctx SpecContext) *fleet {
+			f := ordered(ctx)
+			f.upgradesHub(ctx)
+			return f
+		},
+		target: v1alpha1.OperationTarget{IchorVersion: newHub},
+	},
 	"a reboot of a machine that is held": {
 		kind: v1alpha1.NodeKind, fleet: ordered,
 		spec:   v1alpha1.TalosOperationSpec{Node: &v1alpha1.NodeParameters{Machine: "w3", Action: v1alpha1.RebootAction}},
@@ -183,7 +191,7 @@ var _ = Describe("A plan", func() {
 			f := row.fleet(ctx)
 			spec := row.spec
 			spec.Kind, spec.ClusterName = row.kind, "c"
-			hub := &service.Service{Client: admin, Now: time.Now}
+			hub := &service.Service{Client: admin, Now: time.Now, Installation: f.installation()}
 			start, err := hub.Plan(ctx, service.Order{
 				Cluster: client.ObjectKey{Namespace: f.namespace, Name: "c"}, Spec: spec, Target: row.target,
 			})

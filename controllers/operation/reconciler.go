@@ -76,6 +76,8 @@ type Options struct {
 	Fenced func(error)
 	// Looks say how what a running operation waits for is looked at.
 	Looks observe.Options
+	// Installation is the hub's own IchorInstallation, for operations that upgrade the hub; its zero value means that there is none.
+	Installation client.ObjectKey
 	// Watched says of which clusters operations are this hub's; nil means all.
 	Watched *capi.Filter
 }
@@ -137,7 +139,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err != nil {
 		return fmt.Errorf("indexing operations by cluster: %w", err)
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	builder := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.TalosOperation{}).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(r.operationsOfLease)).
 		Watches(&v1alpha1.TalosOperation{}, handler.EnqueueRequestsFromMapFunc(r.siblings)).
@@ -145,8 +147,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.operationsOfCluster)).
 		Watches(&v1alpha1.TalosMachine{}, handler.EnqueueRequestsFromMapFunc(r.operationsOfMachine)).
 		WatchesRawSource(source.Channel(r.wakes, &handler.EnqueueRequestForObject{})).
-		WithOptions(options).
-		Complete(r)
+		WithOptions(options)
+	if r.Installation.Name != "" {
+		builder = builder.Watches(&v1alpha1.IchorInstallation{}, handler.EnqueueRequestsFromMapFunc(r.operationsOfHub))
+	}
+	return builder.Complete(r)
 }
 
 // scope carries what one reconcile learns. Phases fill it in order.
@@ -158,6 +163,7 @@ type scope struct {
 
 	executor kind.Executor                        // Set by load; nil means that the kind is not known.
 	snapshot *v1alpha1.EtcdSnapshot               // Set by load; nil where the operation names none, or none that is there.
+	hub      *v1alpha1.IchorInstallation          // Set by load; nil where the operation is not about the hub, or nobody has written down what that is.
 	steps    map[v1alpha1.OperationStep]kind.Step // Set by load.
 	traits   plan.Traits                          // Set by load.
 	plan     plan.Plan                            // Set by load; its stages are in stages.

@@ -27,6 +27,9 @@ var updateGolden = os.Getenv("UPDATE_GOLDEN") != ""
 // files of what it makes of these very objects.
 var _ = DescribeTable("An operation that does not move says why", func(ctx SpecContext, row, reason string, controlPlanes, workers int, arrange func(context.Context, *fleet) *v1alpha1.TalosOperation, condition string) {
 	f := newFleet(ctx, controlPlanes, workers)
+	if row == "NoExecutor" {
+		delete(f.executors, v1alpha1.IchorKind)
+	}
 	f.startHub()
 	op := arrange(ctx, f)
 	status := metav1.ConditionTrue

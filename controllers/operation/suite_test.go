@@ -48,6 +48,7 @@ import (
 	"ichor.maesh.dev/hub/controllers/operation/kind/shutdown"
 	talosupgrade "ichor.maesh.dev/hub/controllers/operation/kind/talos"
 	"ichor.maesh.dev/hub/hub/scheme"
+	installationfake "ichor.maesh.dev/hub/providers/installation/fake"
 	"ichor.maesh.dev/hub/providers/kube"
 	kubefake "ichor.maesh.dev/hub/providers/kube/fake"
 	"ichor.maesh.dev/hub/providers/script"
@@ -98,6 +99,10 @@ type fleet struct {
 
 	// annotations are those of every operation that is created.
 	annotations map[string]string
+
+	// hub is the installation of the hub itself, and hubVersion the version that its processes are.
+	hub        *installationfake.Installation
+	hubVersion atomic.Value
 
 	executors map[v1alpha1.OperationKind]kind.Executor
 	deadlines map[v1alpha1.OperationStep]time.Duration
@@ -163,6 +168,7 @@ func newFleet(ctx context.Context, controlPlanes, workers int) *fleet {
 		v1alpha1.KeyRotationKind: newKeyExecutor(f),
 		v1alpha1.CARotationKind:  newRotationExecutor(f),
 		v1alpha1.EtcdRestoreKind: newRestoreExecutor(f),
+		v1alpha1.IchorKind:       newHubExecutor(f),
 	}
 	// It goes with the API server: deleted, it would wait for operations that no hub lets go of, and the API server would look again and again.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "op-"}}
@@ -283,7 +289,8 @@ func (f *fleet) startHub() *hub {
 		Locks:  &lock.Locks{Client: mgr.GetClient(), Reader: &f.lease, Epoch: uuid.NewString(), Clock: clock.RealClock{}},
 		Viewer: gate.Viewer{Talos: f.talos, Kube: f.kube}, Kube: f.kube,
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Fenced: h.fence(),
-		Looks: observe.Options{Interval: 20 * time.Millisecond, Timeout: time.Minute, AtOnce: 16},
+		Installation: f.installation(),
+		Looks:        observe.Options{Interval: 20 * time.Millisecond, Timeout: time.Minute, AtOnce: 16},
 	})
 	Expect(reconciler.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)})).To(Succeed())
 	go func() { h.done <- mgr.Start(ctx) }()

@@ -98,6 +98,25 @@ func (r *Reconciler) operationsOfMachine(ctx context.Context, machine client.Obj
 	return r.unfinished(ctx, client.ObjectKey{Namespace: machine.GetNamespace(), Name: machine.GetLabels()[clusterv1.ClusterNameLabel]}, "")
 }
 
+// operationsOfHub wakes those that upgrade the hub.
+func (r *Reconciler) operationsOfHub(ctx context.Context, installation client.Object) []reconcile.Request {
+	if client.ObjectKeyFromObject(installation) != r.Installation {
+		return nil
+	}
+	list := &v1alpha1.TalosOperationList{}
+	if err := r.Client.List(ctx, list); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Operations that wait for the hub are not woken")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if op := &list.Items[i]; op.Spec.Kind == v1alpha1.IchorKind && !op.Completed() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(op)})
+		}
+	}
+	return requests
+}
+
 // siblings wakes those that stand in the queue behind an operation.
 func (r *Reconciler) siblings(ctx context.Context, object client.Object) []reconcile.Request {
 	op, ok := object.(*v1alpha1.TalosOperation)

@@ -79,6 +79,30 @@ func Snapshot(ctx context.Context, reader client.Reader, namespace string, spec 
 	return snapshot, nil
 }
 
+// Installation reads the IchorInstallation of a hub, for operations that are about the hub itself; nil for others, or if there is none.
+func Installation(ctx context.Context, reader client.Reader, key client.ObjectKey, spec v1alpha1.TalosOperationSpec) (*v1alpha1.IchorInstallation, error) {
+	if spec.Kind != v1alpha1.IchorKind {
+		return nil, nil
+	}
+	installation := &v1alpha1.IchorInstallation{}
+	switch err := reader.Get(ctx, key, installation); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading IchorInstallation %s: %w", key, err)
+	}
+	return installation, nil
+}
+
+// DeclaredFor is what the spec of a TalosCluster asks for, or, of the hub, that of the IchorInstallation where there is one.
+func DeclaredFor(cluster *v1alpha1.TalosCluster, installation *v1alpha1.IchorInstallation) v1alpha1.OperationTarget {
+	declared := Declared(cluster)
+	if installation != nil {
+		declared.IchorVersion = installation.Spec.Version
+	}
+	return declared
+}
+
 // DeepCopy returns facts for who goes on with them while somebody else writes the objects: the answer to a write is read into the object that
 // was written, field by field.
 func (f Facts) DeepCopy() Facts {

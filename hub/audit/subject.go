@@ -98,7 +98,7 @@ func ofOrder(order *pb.OperationOrder, dry bool) subject {
 	target := order.GetTarget()
 	for _, field := range []struct{ name, value string }{
 		{"talosVersion", target.GetTalosVersion()}, {"schematicID", target.GetSchematicId()}, {"kubernetesVersion", target.GetKubernetesVersion()},
-		{"ciliumVersion", target.GetCiliumVersion()}, {"kubeProxy", target.GetKubeProxy()}, {"maxUnavailable", order.GetMaxUnavailable()},
+		{"ciliumVersion", target.GetCiliumVersion()}, {"kubeProxy", target.GetKubeProxy()}, {"ichorVersion", target.GetIchorVersion()}, {"maxUnavailable", order.GetMaxUnavailable()},
 	} {
 		if field.value != "" {
 			parts = append(parts, field.name+" "+field.value)

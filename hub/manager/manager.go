@@ -108,6 +108,9 @@ type Options struct {
 	// clusters, whatever they have.
 	WatchFilter string
 
+	// Installation is the hub itself. One without a namespace cannot be upgraded, and is not written down anywhere.
+	Installation Installation
+
 	// SharedProcess lets several managers run in one process, at once or one after the other, as tests do. Controllers of the same name
 	// then share their metrics.
 	SharedProcess bool
@@ -173,7 +176,7 @@ func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 	s := scheme.New()
 	options := ctrl.Options{
 		Scheme:                  s,
-		Cache:                   cacheOptions(o.Namespace),
+		Cache:                   cacheOptions(o.Namespace, o.Installation.Namespace),
 		NewClient:               newClient,
 		Client:                  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Metrics:                 metricsOptions(o),
@@ -196,13 +199,17 @@ func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 }
 
 // cacheOptions keep out of memory what the hub does not need: Secrets and Leases of no cluster, and who managed which field. Of the namespaces
-// it keeps one, or all.
-func cacheOptions(namespace string) cache.Options {
+// it keeps one, or all; the hub's own is that of its IchorInstallation.
+func cacheOptions(namespace, own string) cache.Options {
 	ofClusters, err := labels.Parse(clusterv1.ClusterNameLabel)
 	utilruntime.Must(err) // The label is a constant.
 	var namespaces map[string]cache.Config
 	if namespace != "" {
 		namespaces = map[string]cache.Config{namespace: {}}
+	}
+	var hub map[string]cache.Config
+	if own != "" {
+		hub = map[string]cache.Config{own: {}}
 	}
 	return cache.Options{
 		DefaultNamespaces: namespaces,
@@ -210,6 +217,8 @@ func cacheOptions(namespace string) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}:        {Label: ofClusters, Transform: lightSecrets},
 			&coordinationv1.Lease{}: {Label: ofClusters},
+
+			&v1alpha1.IchorInstallation{}: {Namespaces: hub},
 		},
 	}
 }
@@ -292,6 +301,9 @@ func setUp(ctx context.Context, mgr ctrl.Manager, o Options, reach reach, fence 
 		Recorder: mgr.GetEventRecorder("ichor-hub"), Deadlines: o.Deadlines, Looks: orDefault(o.Looks, operation.Looks), Fenced: fence,
 		Watched: watched,
 	})
+	if err := o.Installation.setUp(mgr, operations, options); err != nil {
+		return err
+	}
 	if err := operations.SetupWithManager(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controller of TalosOperations: %w", err)
 	}

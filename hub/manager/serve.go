@@ -86,7 +86,7 @@ func serve(ctx context.Context, mgr ctrl.Manager, config *rest.Config, reach rea
 		close(over)
 		return over, nil
 	}
-	s, err := setUpServing(mgr, config, reach, o.Serve, service.Share{WatchFilter: o.WatchFilter, Namespace: o.Namespace})
+	s, err := setUpServing(mgr, config, reach, o.Serve, service.Share{WatchFilter: o.WatchFilter, Namespace: o.Namespace}, o.Installation)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func serve(ctx context.Context, mgr ctrl.Manager, config *rest.Config, reach rea
 }
 
 // setUpServing prepares the server, and what feeds it.
-func setUpServing(mgr ctrl.Manager, config *rest.Config, reach reach, o *Serving, share service.Share) (*server.Server, error) {
+func setUpServing(mgr ctrl.Manager, config *rest.Config, reach reach, o *Serving, share service.Share, own Installation) (*server.Server, error) {
 	signIn := o.SignIn
 	signIn.Config = config
 	ways, err := methods.New(signIn)
@@ -122,6 +122,7 @@ func setUpServing(mgr ctrl.Manager, config *rest.Config, reach reach, o *Serving
 	return server.New(server.Options{
 		Services: &service.Server{
 			Backend: backend, Now: time.Now, Hub: o.Hub, SignIn: ways.SignIn, Share: share, Previewer: previewer{kubernetes.New(reach.talos, reach.kube, nil)},
+			Installation: own.key(),
 		},
 		Calls:        []connect.HandlerOption{connect.WithInterceptors(audit.Interceptor(audit.NewRecorder(mgr.GetClient(), log.WithName("audit"))))},
 		Listener:     o.Listener,

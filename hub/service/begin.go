@@ -27,7 +27,7 @@ func (s *Server) writer(ctx context.Context) (*Service, error) {
 }
 
 func (s *Server) as(session *Session, c client.Client) *Service {
-	return &Service{Client: c, Rights: session.Rights, User: session.Caller.Name, Now: s.Now, Verifier: s.Verifier, Share: s.Share}
+	return &Service{Client: c, Rights: session.Rights, User: session.Caller.Name, Now: s.Now, Verifier: s.Verifier, Share: s.Share, Installation: s.Installation}
 }
 
 func liveOf(session *Session) client.Client {

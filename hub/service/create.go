@@ -171,7 +171,7 @@ func partly(start *Start, wrote []string, asked bool, err error) error {
 	if err == nil || len(wrote) == 0 && !asked {
 		return err
 	}
-	done := fmt.Sprintf("of TalosCluster %s, %s now", start.Facts.Cluster.Name, commas(wrote))
+	done := fmt.Sprintf("of %s, %s now", changeOf(start.declares(), start.Plan.Target).name(), commas(wrote))
 	if asked {
 		done = fmt.Sprintf("TalosMachine %s asks to be removed now (spec.removal)", start.Spec.Node.Machine)
 	}

@@ -192,7 +192,7 @@ func TestHubSaysHowToSignInNow(t *testing.T) {
 		g.Expect(answer.Msg.GetOldestClient()).NotTo(BeEmpty(), "or no client is too old to write")
 		g.Expect(answer.Msg.GetSignIn().GetToken()).To(BeTrue())
 		g.Expect(answer.Msg.GetKinds()).To(Equal([]pb.OperationKind{
-			pb.OperationKind_OPERATION_KIND_TALOS, pb.OperationKind_OPERATION_KIND_KUBERNETES, pb.OperationKind_OPERATION_KIND_CONFIG,
+			pb.OperationKind_OPERATION_KIND_TALOS, pb.OperationKind_OPERATION_KIND_KUBERNETES, pb.OperationKind_OPERATION_KIND_ICHOR, pb.OperationKind_OPERATION_KIND_CONFIG,
 			pb.OperationKind_OPERATION_KIND_NODE, pb.OperationKind_OPERATION_KIND_SHUTDOWN,
 			pb.OperationKind_OPERATION_KIND_CA_ROTATION, pb.OperationKind_OPERATION_KIND_KEY_ROTATION, pb.OperationKind_OPERATION_KIND_ETCD_RESTORE,
 		}))

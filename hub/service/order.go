@@ -101,18 +101,19 @@ func targetOf(field string, message *pb.OperationTarget, kind v1alpha1.Operation
 		return v1alpha1.OperationTarget{}, &InvalidError{Field: field, Value: describe(target), Allowed: brings(kind, planner)}
 	}
 	for _, asked := range []struct {
-		name    string
-		of      versions.Product
-		version *string
+		name      string
+		normalize func(string) (string, error)
+		version   *string
 	}{
-		{"talos_version", versions.Talos, &target.TalosVersion},
-		{"kubernetes_version", versions.Kubernetes, &target.KubernetesVersion},
-		{"cilium_version", versions.Cilium, &target.CiliumVersion},
+		{"talos_version", versions.Talos.Normalize, &target.TalosVersion},
+		{"kubernetes_version", versions.Kubernetes.Normalize, &target.KubernetesVersion},
+		{"cilium_version", versions.Cilium.Normalize, &target.CiliumVersion},
+		{"ichor_version", versions.NormalizeHub, &target.IchorVersion},
 	} {
 		if *asked.version == "" {
 			continue
 		}
-		normal, err := asked.of.Normalize(*asked.version)
+		normal, err := asked.normalize(*asked.version)
 		if err != nil {
 			return v1alpha1.OperationTarget{}, &InvalidError{Field: field + "." + asked.name, Value: *asked.version, Allowed: err.Error()}
 		}
@@ -129,9 +130,9 @@ func targetOf(field string, message *pb.OperationTarget, kind v1alpha1.Operation
 
 // brings says which parts of a target operations of a kind bring about.
 func brings(kind v1alpha1.OperationKind, planner plan.Planner) string {
-	full := planner.Narrow(v1alpha1.OperationTarget{TalosVersion: "x", SchematicID: "x", KubernetesVersion: "x", CiliumVersion: "x", KubeProxy: "x"})
+	full := planner.Narrow(v1alpha1.OperationTarget{TalosVersion: "x", SchematicID: "x", KubernetesVersion: "x", CiliumVersion: "x", KubeProxy: "x", IchorVersion: "x"})
 	var parts []string
-	for _, field := range specFields {
+	for _, field := range targetFields {
 		if field.of(full) != "" {
 			parts = append(parts, field.name)
 		}

@@ -53,17 +53,20 @@ func (s *Server) planOperation(ctx context.Context, request *pb.PlanOperationReq
 	return &pb.PlanOperationResponse{Plan: message}, nil
 }
 
-// lookAgain reads the TalosCluster from the management API itself and judges anew whether its spec may be written.
+// lookAgain reads the object whose spec is written from the management API itself and judges anew whether it may be.
 func (s *Start) lookAgain(ctx context.Context, live client.Client) error {
-	cluster := &v1alpha1.TalosCluster{}
-	if err := live.Get(ctx, s.Order.Cluster, cluster); err != nil {
+	object, ok := s.declares().DeepCopyObject().(client.Object)
+	if !ok {
+		return nil // It is one.
+	}
+	if err := live.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 		return err
 	}
 	s.Refusals = slices.DeleteFunc(s.Refusals, func(r plan.Refusal) bool {
 		return r.Gate == v1alpha1.SpecTrackedGate || r.Gate == v1alpha1.SpecOwnedGate
 	})
 	s.Plan.Warnings = slices.DeleteFunc(s.Plan.Warnings, func(w plan.Warning) bool { return w.Code == plan.VersionContractWarning })
-	s.judge(cluster)
+	s.judge(object)
 	return nil
 }
 

@@ -38,6 +38,9 @@ type Server struct {
 	// Previewer asks clusters for what a plan cannot know without them; nil asks nobody.
 	Previewer Previewer
 
+	// Installation is the hub's own IchorInstallation; empty where no hub serves.
+	Installation client.ObjectKey
+
 	// Watch says how watches behave.
 	Watch WatchOptions
 

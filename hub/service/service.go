@@ -19,6 +19,7 @@ import (
 	rotationplan "ichor.maesh.dev/hub/controllers/operation/kind/carotation/plan"
 	configplan "ichor.maesh.dev/hub/controllers/operation/kind/config/plan"
 	restoreplan "ichor.maesh.dev/hub/controllers/operation/kind/etcdrestore/plan"
+	ichorplan "ichor.maesh.dev/hub/controllers/operation/kind/ichor/plan"
 	keyplan "ichor.maesh.dev/hub/controllers/operation/kind/keyrotation/plan"
 	kubernetesplan "ichor.maesh.dev/hub/controllers/operation/kind/kubernetes/plan"
 	nodeplan "ichor.maesh.dev/hub/controllers/operation/kind/node/plan"
@@ -35,6 +36,7 @@ var planners = map[v1alpha1.OperationKind]plan.Planner{
 	v1alpha1.KubernetesKind: kubernetesplan.Planner{StoresSnapshots: true},
 	v1alpha1.ConfigKind:     configplan.Planner{},
 	v1alpha1.ShutdownKind:   shutdownplan.Planner{StoresSnapshots: true},
+	v1alpha1.IchorKind:      ichorplan.Planner{},
 
 	v1alpha1.KeyRotationKind: keyplan.Planner{StoresSnapshots: true},
 	v1alpha1.CARotationKind:  rotationplan.Planner{},
@@ -63,6 +65,9 @@ type Service struct {
 
 	// Share is which clusters are this hub's.
 	Share Share
+
+	// Installation is the hub's own IchorInstallation. Where no hub serves it is empty, and means the only one of the management cluster.
+	Installation client.ObjectKey
 }
 
 // Facts reads what the management API knows of a target.

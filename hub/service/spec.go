@@ -36,12 +36,15 @@ const (
 // every name that they have had; what brings objects from elsewhere as they were; and what the API server makes of who is not known.
 var freeManagers = []string{FieldManager, importManager, "ichor", "ichor-hub", "clusterctl", "velero-server", "before-first-apply"}
 
-// specFields are the fields of a TalosCluster's spec that operations bring about.
-var specFields = []struct {
+// targetField is a field of a spec that operations bring about.
+type targetField struct {
 	name string
 	path []string
 	of   func(v1alpha1.OperationTarget) string
-}{
+}
+
+// specFields are those of a TalosCluster's spec.
+var specFields = []targetField{
 	{"talos_version", []string{"talosVersion"}, func(t v1alpha1.OperationTarget) string { return t.TalosVersion }},
 	{"schematic_id", []string{"schematicID"}, func(t v1alpha1.OperationTarget) string { return t.SchematicID }},
 	{"kubernetes_version", []string{"kubernetesVersion"}, func(t v1alpha1.OperationTarget) string { return t.KubernetesVersion }},
@@ -49,14 +52,21 @@ var specFields = []struct {
 	{"kube_proxy", []string{"cni", "kubeProxy"}, func(t v1alpha1.OperationTarget) string { return string(t.KubeProxy) }},
 }
 
+// targetFields are those of every spec.
+var targetFields = append(slices.Clip(specFields), targetField{"ichor_version", hubPath, func(t v1alpha1.OperationTarget) string { return t.IchorVersion }})
+
 // contractPath is the version contract, which goes along with the version of Talos.
 var contractPath = []string{"machineConfig", "versionContract"}
 
 // specField is a field of the spec, as people write it.
 func specField(path []string) string { return "spec." + strings.Join(path, ".") }
 
-// change is what a start writes into the spec of a TalosCluster.
+// change is what a start writes into the spec of an object.
 type change struct {
+	// object is what is written, and kind its kind.
+	object client.Object
+	kind   string
+
 	// fields are what changes, for people: "spec.talosVersion is v1.14.1".
 	fields []string
 
@@ -76,21 +86,30 @@ type change struct {
 // fieldOwner is who owns a field.
 type fieldOwner struct{ field, manager string }
 
-// changeOf compares what the spec of a TalosCluster asks for with what a start wants of it. Nothing else of the spec is written, and what
-// the hub applied before stays applied.
-func changeOf(cluster *v1alpha1.TalosCluster, target v1alpha1.OperationTarget) change {
-	declared, c := targets.Declared(cluster), change{apply: map[string]any{}}
-	for _, field := range specFields {
-		c.take(cluster, field.path, field.of(declared), field.of(target))
+// changeOf compares what the spec of an object asks for with what a start wants of it.
+func changeOf(object client.Object, target v1alpha1.OperationTarget) change {
+	if installation, ok := object.(*v1alpha1.IchorInstallation); ok {
+		return changeOfHub(installation, target)
 	}
-	c.take(cluster, contractPath, cluster.VersionContract(), c.contract(cluster, declared, target))
+	cluster, _ := object.(*v1alpha1.TalosCluster) // There are no others.
+	return changeOfCluster(cluster, target)
+}
+
+// changeOfCluster compares what the spec of a TalosCluster asks for with what a start wants of it. Nothing else of the spec is written, and what
+// the hub applied before stays applied.
+func changeOfCluster(cluster *v1alpha1.TalosCluster, target v1alpha1.OperationTarget) change {
+	declared, c := targets.Declared(cluster), change{object: cluster, kind: "TalosCluster", apply: map[string]any{}}
+	for _, field := range specFields {
+		c.take(field.path, field.of(declared), field.of(target))
+	}
+	c.take(contractPath, cluster.VersionContract(), c.contract(cluster, declared, target))
 	return c
 }
 
 // take writes a field of the spec, if somebody wants something else of it than it has.
-func (c *change) take(cluster *v1alpha1.TalosCluster, field []string, now, want string) {
+func (c *change) take(field []string, now, want string) {
 	path := append([]string{"spec"}, field...)
-	managers := managersOf(cluster.ManagedFields, path...)
+	managers := managersOf(c.object.GetManagedFields(), path...)
 	if want == "" || want == now {
 		if now != "" && slices.ContainsFunc(managers, applied) {
 			_ = unstructured.SetNestedField(c.apply, now, path...)
@@ -163,25 +182,27 @@ func (c change) refusals(start *Start) []plan.Refusal {
 	if len(c.fields) == 0 {
 		return nil
 	}
-	cluster := start.Facts.Cluster
-	if who := tracked.ByGit(cluster, "TalosCluster"); who != "" {
+	if who := tracked.ByGit(c.object, c.kind); who != "" {
 		return []plan.Refusal{{
 			Gate:    v1alpha1.SpecTrackedGate,
-			Message: fmt.Sprintf("TalosCluster %s is kept by %s, which would undo a change made here", cluster.Name, who),
-			Help:    fmt.Sprintf("change it in Git (%s), and when TalosCluster %s asks for that, start with: %s", commas(c.fields), cluster.Name, start.Command()),
+			Message: fmt.Sprintf("%s is kept by %s, which would undo a change made here", c.name(), who),
+			Help:    fmt.Sprintf("change it in Git (%s), and when %s asks for that, start with: %s", commas(c.fields), c.name(), start.Command()),
 		}}
 	}
 	var refusals []plan.Refusal
 	for _, owner := range c.owners {
-		refusals = append(refusals, owner.refusal(start))
+		refusals = append(refusals, owner.refusal(c.name(), start))
 	}
 	return refusals
 }
 
-func (o fieldOwner) refusal(start *Start) plan.Refusal {
+// name names the object, for people.
+func (c change) name() string { return c.kind + " " + c.object.GetName() }
+
+func (o fieldOwner) refusal(object string, start *Start) plan.Refusal {
 	return plan.Refusal{
 		Gate:    v1alpha1.SpecOwnedGate,
-		Message: fmt.Sprintf("%s of TalosCluster %s belongs to field manager %q", o.field, start.Facts.Cluster.Name, o.manager),
+		Message: fmt.Sprintf("%s of %s belongs to field manager %q", o.field, object, o.manager),
 		Help:    start.handOver(o.field),
 	}
 }
@@ -192,7 +213,7 @@ const mostHelp = 256
 // handOver says how a start comes to a field that somebody else owns: it is set where it was set before, or in the name of the hub, whose it
 // is from then on.
 func (s *Start) handOver(field string) string {
-	for _, known := range specFields {
+	for _, known := range targetFields {
 		want := known.of(s.Plan.Target)
 		if specField(known.path) != field || want == "" {
 			continue
@@ -211,46 +232,47 @@ func (s *Start) takeCommand(path []string, want string) string {
 	for _, key := range slices.Backward(append([]string{"spec"}, path...)) {
 		patch = fmt.Sprintf("{%q:%s}", key, patch)
 	}
-	cluster := s.Facts.Cluster
+	c := changeOf(s.declares(), s.Plan.Target)
 	return shell([]string{
-		"kubectl", "patch", "taloscluster", cluster.Name, "-n", cluster.Namespace, "--type", "merge", "--field-manager", FieldManager, "-p", patch,
+		"kubectl", "patch", strings.ToLower(c.kind), c.object.GetName(), "-n", c.object.GetNamespace(), "--type", "merge", "--field-manager", FieldManager, "-p", patch,
 	})
 }
 
 // declare writes the target's spec, if that asks for something else, and says what it wrote. Nobody else's field is taken, and nothing is
 // written over a spec that asks for something else than the plan saw.
 func (s *Service) declare(ctx context.Context, start *Start, dry bool) (wrote []string, err error) {
-	cluster := start.Facts.Cluster.DeepCopy()
-	err = retry.OnError(retry.DefaultRetry, func(err error) bool { return s.stillHolds(ctx, start, cluster, err) }, func() error {
-		c := changeOf(cluster, start.Plan.Target)
+	object, _ := start.declares().DeepCopyObject().(client.Object) // It is one.
+	name := changeOf(object, start.Plan.Target).name()
+	err = retry.OnError(retry.DefaultRetry, func(err error) bool { return s.stillHolds(ctx, start, object, err) }, func() error {
+		c := changeOf(object, start.Plan.Target)
 		if wrote = c.fields; len(wrote) == 0 {
 			return nil
 		}
 		if refusals := c.refusals(start); len(refusals) > 0 {
 			return &RefusedError{Refusals: refusals}
 		}
-		return s.apply(ctx, cluster, c, dry)
+		return s.apply(ctx, c, dry)
 	})
 	switch owners := owners(err); {
 	case err == nil:
 		return wrote, nil
 	case len(owners) > 0: // Whoever they are: the object did not tell before.
-		return nil, &RefusedError{Refusals: refusalsOf(owners, start)}
+		return nil, &RefusedError{Refusals: refusalsOf(owners, name, start)}
 	case apierrors.IsConflict(err):
-		return nil, &ChangedError{What: fmt.Sprintf("the spec of TalosCluster %s was changed meanwhile, and nothing was started", cluster.Name)}
+		return nil, &ChangedError{What: fmt.Sprintf("the spec of %s was changed meanwhile, and nothing was started", name)}
 	case errors.As(err, new(*RefusedError)):
 		return nil, err
 	}
-	return nil, fmt.Errorf("writing the spec of TalosCluster %s, nothing was started: %w", cluster.Name, err)
+	return nil, fmt.Errorf("writing the spec of %s, nothing was started: %w", name, err)
 }
 
 // apply writes a change, on the condition that the object is what was looked at.
-func (s *Service) apply(ctx context.Context, cluster *v1alpha1.TalosCluster, c change, dry bool) error {
+func (s *Service) apply(ctx context.Context, c change, dry bool) error {
 	object := &unstructured.Unstructured{Object: c.apply}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TalosCluster"))
-	object.SetNamespace(cluster.Namespace)
-	object.SetName(cluster.Name)
-	object.SetResourceVersion(cluster.ResourceVersion)
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(c.kind))
+	object.SetNamespace(c.object.GetNamespace())
+	object.SetName(c.object.GetName())
+	object.SetResourceVersion(c.object.GetResourceVersion())
 	options := []client.ApplyOption{client.FieldOwner(FieldManager)}
 	if c.takes {
 		options = append(options, client.ForceOwnership)
@@ -271,13 +293,18 @@ func foreign(cause metav1.StatusCause) bool {
 	return !slices.ContainsFunc(freeManagers, func(manager string) bool { return strings.Contains(cause.Message, strconv.Quote(manager)) })
 }
 
-// stillHolds says whether a plan still holds although somebody wrote the TalosCluster meanwhile: the hub writes status at any time. It
-// reads the object again.
-func (s *Service) stillHolds(ctx context.Context, start *Start, cluster *v1alpha1.TalosCluster, err error) bool {
-	if !apierrors.IsConflict(err) || len(owners(err)) > 0 || s.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster) != nil {
+// stillHolds says whether a plan still holds although somebody wrote the object meanwhile: the hub writes status at any time. It reads the
+// object again.
+func (s *Service) stillHolds(ctx context.Context, start *Start, object client.Object, err error) bool {
+	if !apierrors.IsConflict(err) || len(owners(err)) > 0 || s.Client.Get(ctx, client.ObjectKeyFromObject(object), object) != nil {
 		return false
 	}
-	declared := planners[start.Spec.Kind].Narrow(targets.Declared(cluster))
+	cluster := start.Facts.Cluster
+	if read, ok := object.(*v1alpha1.TalosCluster); ok {
+		cluster = read
+	}
+	installation, _ := object.(*v1alpha1.IchorInstallation)
+	declared := planners[start.Spec.Kind].Narrow(targets.DeclaredFor(cluster, installation))
 	return declared == start.Declared || declared == start.Plan.Target
 }
 
@@ -292,13 +319,13 @@ func owners(err error) []metav1.StatusCause {
 	})
 }
 
-func refusalsOf(causes []metav1.StatusCause, start *Start) []plan.Refusal {
+func refusalsOf(causes []metav1.StatusCause, object string, start *Start) []plan.Refusal {
 	var refusals []plan.Refusal
 	for _, cause := range causes {
 		field := strings.TrimPrefix(cause.Field, ".")
 		refusals = append(refusals, plan.Refusal{
 			Gate:    v1alpha1.SpecOwnedGate,
-			Message: fmt.Sprintf("%s of TalosCluster %s: %s", field, start.Facts.Cluster.Name, cause.Message),
+			Message: fmt.Sprintf("%s of %s: %s", field, object, cause.Message),
 			Help:    start.handOver(field),
 		})
 	}

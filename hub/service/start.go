@@ -35,6 +35,9 @@ type Start struct {
 	Plan     plan.Plan
 	Refusals []plan.Refusal
 
+	// Installation is the hub's own, where the order is about the hub; nil otherwise, or if there is none.
+	Installation *v1alpha1.IchorInstallation
+
 	// Declared is what the spec asks for now, as far as it concerns the kind.
 	Declared v1alpha1.OperationTarget
 
@@ -68,14 +71,19 @@ func (s *Service) Plan(ctx context.Context, order Order) (*Start, error) {
 	if err != nil {
 		return nil, err
 	}
+	installation, err := s.installation(ctx, order.Spec)
+	if err != nil {
+		return nil, err
+	}
 	planner := planners[order.Spec.Kind]
 	start := &Start{
-		Order: order, Facts: facts, Observed: s.Now(), Spec: order.Spec, Declared: planner.Narrow(targets.Declared(facts.Cluster)), operations: list.Items,
+		Order: order, Facts: facts, Observed: s.Now(), Spec: order.Spec, Installation: installation, operations: list.Items,
+		Declared: planner.Narrow(targets.DeclaredFor(facts.Cluster, installation)),
 		unasked: unasked,
 	}
 	start.Plan, start.Refusals = plan.Judge(planner, plan.Facts{
 		Spec: start.Spec, Cluster: facts.Cluster, Machines: facts.Machines, Target: over(start.Declared, order.Target), Observed: start.Observed,
-		CAPICluster: facts.CAPICluster, Snapshot: snapshot,
+		CAPICluster: facts.CAPICluster, Snapshot: snapshot, Installation: installation,
 	})
 	start.Plan.Warnings = append(start.Plan.Warnings, start.waits()...)
 	if start.Plan.Target != (v1alpha1.OperationTarget{}) {
@@ -83,13 +91,13 @@ func (s *Service) Plan(ctx context.Context, order Order) (*Start, error) {
 		start.Spec.ExpectedTarget = &target
 	}
 	start.Refusals = slices.Concat(start.unfinished(), start.Refusals)
-	start.judge(facts.Cluster)
+	start.judge(start.declares())
 	return start, nil
 }
 
 // judge says what the change of the spec means, and what speaks against it.
-func (s *Start) judge(cluster *v1alpha1.TalosCluster) {
-	c := changeOf(cluster, s.Plan.Target)
+func (s *Start) judge(object client.Object) {
+	c := changeOf(object, s.Plan.Target)
 	s.Refusals = append(s.Refusals, c.refusals(s)...)
 	s.Plan.Warnings = append(s.Plan.Warnings, c.warnings...)
 }
@@ -129,6 +137,7 @@ func over(declared, target v1alpha1.OperationTarget) v1alpha1.OperationTarget {
 		CiliumVersion:     cmp.Or(target.CiliumVersion, declared.CiliumVersion),
 		KubeProxy:         cmp.Or(target.KubeProxy, declared.KubeProxy),
 		MachineConfigHash: cmp.Or(target.MachineConfigHash, declared.MachineConfigHash),
+		IchorVersion:      cmp.Or(target.IchorVersion, declared.IchorVersion),
 	}
 }
 
@@ -186,6 +195,9 @@ func (s *Start) WritesSpec() bool { return s.Declared != s.Plan.Target }
 // AtTarget says whether the spec asks for what the plan brings, and every machine that it takes is that already, as far as the
 // management API knows.
 func (s *Start) AtTarget() bool {
+	if s.Spec.Kind == v1alpha1.IchorKind {
+		return !s.WritesSpec() && s.Installation != nil && s.Installation.Status.Version == s.Plan.Target.IchorVersion
+	}
 	taken := s.taken()
 	return !s.WritesSpec() && len(taken) > 0 && !slices.ContainsFunc(taken, func(m *v1alpha1.TalosMachine) bool {
 		return !planners[s.Spec.Kind].AtTarget(m, s.Plan.Target)

@@ -30,7 +30,7 @@ func (s *Start) Command() string {
 	case s.Spec.Kind == v1alpha1.ConfigKind:
 		words = slices.Concat(words, []string{"config", "rollout"}, where)
 	default:
-		words = slices.Concat(words, []string{"upgrade", string(s.Spec.Kind), cmp.Or(s.Plan.Target.TalosVersion, s.Plan.Target.KubernetesVersion)}, where)
+		words = slices.Concat(words, []string{"upgrade", string(s.Spec.Kind), cmp.Or(s.Plan.Target.TalosVersion, s.Plan.Target.KubernetesVersion, s.Plan.Target.IchorVersion)}, where)
 	}
 	if config := s.Spec.Config; config != nil {
 		for _, machine := range config.Machines {
@@ -76,7 +76,7 @@ func shell(words []string) string {
 // describe says in words what a target is.
 func describe(target v1alpha1.OperationTarget) string {
 	var parts []string
-	for _, field := range specFields {
+	for _, field := range targetFields {
 		if value := field.of(target); value != "" {
 			parts = append(parts, field.name+" "+value)
 		}

@@ -93,8 +93,12 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 				if len((&client.ApplyOptions{}).ApplyOptions(options).DryRun) > 0 {
 					verb = "dry-run apply"
 				}
-				w.writes = append(w.writes, verb+" TalosCluster") // Nothing else is applied.
-				if err := w.fail(verb + " TalosCluster"); err != nil {
+				write := verb
+				if applied, ok := object.(interface{ GetKind() string }); ok {
+					write += " " + applied.GetKind()
+				}
+				w.writes = append(w.writes, write)
+				if err := w.fail(write); err != nil {
 					return err
 				}
 				return c.Apply(ctx, object, options...)

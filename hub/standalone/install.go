@@ -3,13 +3,8 @@
 package standalone
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -25,15 +20,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"ichor.maesh.dev/hub/config/crd"
 	"ichor.maesh.dev/hub/config/policies"
 	"ichor.maesh.dev/hub/config/rbac"
+	"ichor.maesh.dev/hub/hub/manifests"
 	"ichor.maesh.dev/hub/hub/standalone/pki"
 )
 
@@ -81,11 +75,11 @@ func install(ctx context.Context, config *rest.Config) error {
 }
 
 func (i installer) installDefinitions(ctx context.Context) error {
-	own, err := movable(crd.Own)
+	own, err := manifests.Definitions(crd.Own)
 	if err != nil {
 		return err
 	}
-	clusterAPI, err := movable(crd.ClusterAPI)
+	clusterAPI, err := manifests.Definitions(crd.ClusterAPI)
 	if err != nil {
 		return err
 	}
@@ -107,7 +101,7 @@ func (i installer) installDefinitions(ctx context.Context) error {
 }
 
 func (i installer) installRoles(ctx context.Context) error {
-	manifests, err := read(rbac.Manifests)
+	roles, err := manifests.Read(rbac.Manifests)
 	if err != nil {
 		return err
 	}
@@ -116,7 +110,7 @@ func (i installer) installRoles(ctx context.Context) error {
 		return err
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	for _, manifest := range manifests {
+	for _, manifest := range roles {
 		if manifest.GetKind() == "ClusterRole" { // Service accounts and their bindings are for a hub that runs in pods.
 			group.Go(func() error { return i.apply(groupCtx, roleResource, manifest) })
 		}
@@ -127,7 +121,7 @@ func (i installer) installRoles(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return i.waitAggregated(ctx, manifests)
+	return i.waitAggregated(ctx, roles)
 }
 
 // waitAggregated returns when the roles that are put together from others are: who signs in first finds their rights.
@@ -171,12 +165,12 @@ func aggregated(role *unstructured.Unstructured, from []*unstructured.Unstructur
 
 // installPolicies installs the admission policies. A policy is in force a second or so after it was written.
 func (i installer) installPolicies(ctx context.Context) error {
-	manifests, err := read(policies.Manifests)
+	all, err := manifests.Read(policies.Manifests)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, manifest := range manifests {
+	for _, manifest := range all {
 		group.Go(func() error { return i.apply(ctx, policyResources[manifest.GetKind()], manifest) })
 	}
 	return group.Wait()
@@ -279,68 +273,4 @@ func resources(definitions []*unstructured.Unstructured) sets.Set[schema.GroupVe
 		}
 	}
 	return found
-}
-
-// moveLabel on a definition makes "clusterctl move" take its objects along; all others it leaves behind without a word.
-const moveLabel = "clusterctl.cluster.x-k8s.io"
-
-// movable reads definitions, and labels them as clusterctl and config/crd do.
-func movable(files fs.FS) ([]*unstructured.Unstructured, error) {
-	definitions, err := read(files)
-	for _, definition := range definitions {
-		named := definition.GetLabels()
-		if named == nil {
-			named = map[string]string{}
-		}
-		named[moveLabel] = ""
-		definition.SetLabels(named)
-	}
-	return definitions, err
-}
-
-// read decodes all manifests of a file system.
-func read(files fs.FS) ([]*unstructured.Unstructured, error) {
-	paths, err := fs.Glob(files, "*.yaml")
-	if err != nil {
-		return nil, err
-	}
-	nested, err := fs.Glob(files, "*/*.yaml")
-	if err != nil {
-		return nil, err
-	}
-	var objects []*unstructured.Unstructured
-	for _, path := range append(paths, nested...) {
-		content, err := fs.ReadFile(files, path)
-		if err != nil {
-			return nil, fmt.Errorf("reading manifest: %w", err)
-		}
-		found, err := decode(content)
-		if err != nil {
-			return nil, fmt.Errorf("decoding manifest %s: %w", path, err)
-		}
-		objects = append(objects, found...)
-	}
-	return objects, nil
-}
-
-// decode reads the objects of one file.
-func decode(content []byte) ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(document, &object.Object); err != nil {
-			return nil, err
-		}
-		if len(object.Object) > 0 { // Comments alone are no object.
-			objects = append(objects, object)
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"ichor.maesh.dev/hub/config/crd"
+	"ichor.maesh.dev/hub/hub/manifests"
 )
 
 // "clusterctl move" takes along the objects of definitions with its label, and forgets all others without a word. It leads from a standalone hub
@@ -16,7 +17,7 @@ import (
 func TestTheDefinitionsAreMoved(t *testing.T) {
 	g := NewWithT(t)
 	for _, files := range []fs.FS{crd.Own, crd.ClusterAPI} {
-		definitions, err := movable(files)
+		definitions, err := manifests.Definitions(files)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(definitions).NotTo(BeEmpty())
 		for _, definition := range definitions {

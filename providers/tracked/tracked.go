@@ -23,6 +23,9 @@ const (
 	fluxReconcile      = "kustomize.toolkit.fluxcd.io/reconcile"
 	fluxDisabled       = "disabled"
 
+	clusterctlProviderLabel = "cluster.x-k8s.io/provider"
+	clusterctlLabel         = "clusterctl.cluster.x-k8s.io"
+
 	helmReleaseAnnotation   = "meta.helm.sh/release-name"
 	helmNamespaceAnnotation = "meta.helm.sh/release-namespace"
 	helmManager             = "Helm"
@@ -38,6 +41,17 @@ func ByHelm(object metav1.Object) string {
 		return "a release of Helm"
 	}
 	return ""
+}
+
+// ByClusterctl names the provider of clusterctl that an object is part of; nothing if it is none. clusterctl marks what it has installed, and
+// keeps what it has installed in which version by itself.
+func ByClusterctl(object metav1.Object) string {
+	labels := object.GetLabels()
+	provider := labels[clusterctlProviderLabel]
+	if _, installed := labels[clusterctlLabel]; provider == "" || !installed {
+		return ""
+	}
+	return fmt.Sprintf("provider %q of clusterctl", provider)
 }
 
 // ByGit names what keeps an object as it is in Git, and would undo a change; nothing if nobody does. kind is the object's.

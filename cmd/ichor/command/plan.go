@@ -119,6 +119,9 @@ func purpose(plan *pb.Plan, wanted *pb.OperationOrder) string {
 	if version := plan.GetTarget().GetKubernetesVersion(); plan.GetKind() == pb.OperationKind_OPERATION_KIND_KUBERNETES && version != "" {
 		return "upgrade Kubernetes to " + version
 	}
+	if version := plan.GetTarget().GetIchorVersion(); plan.GetKind() == pb.OperationKind_OPERATION_KIND_ICHOR && version != "" {
+		return "upgrade the hub to " + version
+	}
 	return follow.KindName(plan.GetKind())
 }
 
@@ -212,7 +215,7 @@ type versionOf struct{ name, value string }
 func versionsOf(t *pb.OperationTarget) []versionOf {
 	return []versionOf{
 		{"", t.GetTalosVersion()}, {"schematic ", short(t.GetSchematicId())}, {"Kubernetes ", t.GetKubernetesVersion()},
-		{"Cilium ", t.GetCiliumVersion()}, {"kube-proxy ", t.GetKubeProxy()},
+		{"Cilium ", t.GetCiliumVersion()}, {"kube-proxy ", t.GetKubeProxy()}, {"Ichor hub ", t.GetIchorVersion()},
 	}
 }
 

@@ -112,11 +112,13 @@ func arguments(o *order) cobra.PositionalArgs {
 }
 
 func newUpgradeCommand(a *app) *cobra.Command {
-	return group("upgrade", "Upgrade a cluster", nil,
+	return group("upgrade", "Upgrade a cluster, or the hub itself", nil,
 		a.startCommand(a.talosOrder("talos VERSION", `  ichor upgrade talos v1.14.1 --cluster prod-1 --follow
   ichor upgrade talos 1.14.1 --cluster prod-1 --max-unavailable 25% --yes`)),
 		a.startCommand(a.kubernetesOrder("kubernetes VERSION", `  ichor upgrade kubernetes v1.36.2 --cluster prod-1 --follow
-  ichor upgrade kubernetes 1.36.2 --cluster prod-1 --max-unavailable 25% --yes`)))
+  ichor upgrade kubernetes 1.36.2 --cluster prod-1 --max-unavailable 25% --yes`)),
+		a.startCommand(a.ichorOrder("ichor VERSION", `  ichor upgrade ichor v0.2.0 --cluster prod-1 --follow
+  ichor upgrade ichor 0.2.0 --cluster prod-1 --yes`)))
 }
 
 // newPlanCommand has a command for each order, that shows what it would do.
@@ -125,6 +127,7 @@ func newPlanCommand(a *app) *cobra.Command {
 	orders := append([]*order{
 		a.talosOrder("talos VERSION", "  ichor operation plan talos v1.14.1 --cluster prod-1"),
 		a.kubernetesOrder("kubernetes VERSION", "  ichor operation plan kubernetes v1.36.2 --cluster prod-1"),
+		a.ichorOrder("ichor VERSION", "  ichor operation plan ichor v0.2.0 --cluster prod-1"),
 		a.configOrder("config", "  ichor operation plan config --cluster prod-1"),
 		a.shutdownOrder("shutdown NAME", "  ichor operation plan shutdown prod-1 --no-snapshot"), a.powerOnOrder("start NAME", "  ichor operation plan start prod-1"),
 		a.rotateKeysOrder("rotate-keys NAME", "  ichor operation plan rotate-keys prod-1 --key secretbox"),
@@ -248,6 +251,10 @@ func (a *app) nothingToDo(plan *pb.Plan) error {
 			return err
 		}
 	}
+	if plan.GetKind() == pb.OperationKind_OPERATION_KIND_ICHOR {
+		a.remark("The hub is at the target already (%s): nothing to do.", targetWords(plan.GetTarget()))
+		return nil
+	}
 	a.remark("Every machine of cluster %s that is not held is at the target already (%s): nothing to do.", plan.GetCluster().GetName(), targetWords(plan.GetTarget()))
 	return nil
 }
@@ -318,7 +325,11 @@ func interruptedStart(request *pb.CreateOperationRequest) error {
 func (a *app) started(ctx context.Context, response *pb.CreateOperationResponse, followed bool) error {
 	op := response.GetOperation()
 	name := a.named(op.GetRef())
-	if response.GetWroteSpec() {
+	switch {
+	case !response.GetWroteSpec():
+	case op.GetKind() == pb.OperationKind_OPERATION_KIND_ICHOR:
+		a.remark("The spec of the IchorInstallation asks for it now.")
+	default:
 		a.remark("The spec of cluster %s asks for it now.", op.GetCluster().GetName())
 	}
 	switch {

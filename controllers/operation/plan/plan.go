@@ -106,6 +106,9 @@ type Facts struct {
 
 	// Snapshot is the EtcdSnapshot that spec.etcdRestore names, nil if it names none, or none that is there.
 	Snapshot *v1alpha1.EtcdSnapshot
+
+	// Installation is the hub's own IchorInstallation, for operations that are about the hub; nil for others, or if there is none.
+	Installation *v1alpha1.IchorInstallation
 }
 
 // Approved are the machines of the facts that the hub may touch.

@@ -54,6 +54,7 @@ func Target(t v1alpha1.OperationTarget) *pb.OperationTarget {
 	return &pb.OperationTarget{
 		TalosVersion: t.TalosVersion, SchematicId: t.SchematicID, KubernetesVersion: t.KubernetesVersion,
 		CiliumVersion: t.CiliumVersion, KubeProxy: string(t.KubeProxy), MachineConfigHash: t.MachineConfigHash,
+		IchorVersion: t.IchorVersion,
 	}
 }
 
@@ -62,7 +63,7 @@ func TargetOf(t *pb.OperationTarget) v1alpha1.OperationTarget {
 	return v1alpha1.OperationTarget{
 		TalosVersion: t.GetTalosVersion(), SchematicID: t.GetSchematicId(), KubernetesVersion: t.GetKubernetesVersion(),
 		CiliumVersion: t.GetCiliumVersion(), KubeProxy: v1alpha1.KubeProxyMode(t.GetKubeProxy()),
-		MachineConfigHash: t.GetMachineConfigHash(),
+		MachineConfigHash: t.GetMachineConfigHash(), IchorVersion: t.GetIchorVersion(),
 	}
 }
 

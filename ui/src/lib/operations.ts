@@ -38,6 +38,7 @@ export function targetParts(target: OperationTarget | undefined): { name: string
     { name: 'Kubernetes', value: target?.kubernetesVersion ?? '' },
     { name: 'Cilium', value: target?.ciliumVersion ?? '' },
     { name: 'kube-proxy', value: target?.kubeProxy ?? '' },
+    { name: 'Ichor hub', value: target?.ichorVersion ?? '' },
     { name: 'Schematic', value: target?.schematicId ?? '' },
   ];
   return parts.filter((part) => part.value !== '');

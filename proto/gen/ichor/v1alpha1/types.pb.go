@@ -458,8 +458,10 @@ type OperationTarget struct {
 	KubeProxy string `protobuf:"bytes,5,opt,name=kube_proxy,json=kubeProxy,proto3" json:"kube_proxy,omitempty"`
 	// machine_config_hash is the hash of what the spec asks of machine configs. It follows from the spec, and no order sets it.
 	MachineConfigHash string `protobuf:"bytes,6,opt,name=machine_config_hash,json=machineConfigHash,proto3" json:"machine_config_hash,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// ichor_version is the version of the hub itself. It is in the spec of the IchorInstallation, and not of a cluster.
+	IchorVersion  string `protobuf:"bytes,7,opt,name=ichor_version,json=ichorVersion,proto3" json:"ichor_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OperationTarget) Reset() {
@@ -534,6 +536,13 @@ func (x *OperationTarget) GetMachineConfigHash() string {
 	return ""
 }
 
+func (x *OperationTarget) GetIchorVersion() string {
+	if x != nil {
+		return x.IchorVersion
+	}
+	return ""
+}
+
 // Heartbeat is sent on a watch when nothing else was for a while.
 type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -601,7 +610,7 @@ const file_ichor_v1alpha1_types_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\"0\n" +
 	"\x04Page\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x05R\x04size\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\tR\x05token\"\xfe\x01\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"\xa3\x02\n" +
 	"\x0fOperationTarget\x12#\n" +
 	"\rtalos_version\x18\x01 \x01(\tR\ftalosVersion\x12!\n" +
 	"\fschematic_id\x18\x02 \x01(\tR\vschematicId\x12-\n" +
@@ -609,7 +618,8 @@ const file_ichor_v1alpha1_types_proto_rawDesc = "" +
 	"\x0ecilium_version\x18\x04 \x01(\tR\rciliumVersion\x12\x1d\n" +
 	"\n" +
 	"kube_proxy\x18\x05 \x01(\tR\tkubeProxy\x12.\n" +
-	"\x13machine_config_hash\x18\x06 \x01(\tR\x11machineConfigHash\"H\n" +
+	"\x13machine_config_hash\x18\x06 \x01(\tR\x11machineConfigHash\x12#\n" +
+	"\richor_version\x18\a \x01(\tR\fichorVersion\"H\n" +
 	"\tHeartbeat\x12;\n" +
 	"\vserver_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"serverTime*\x88\x01\n" +
