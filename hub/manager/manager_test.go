@@ -32,7 +32,7 @@ func TestCacheKeepsWhatBelongsToClusters(t *testing.T) {
 	g := NewWithT(t)
 	of := labels.Set{"cluster.x-k8s.io/cluster-name": "c1"}
 	seen := 0
-	for object, by := range cacheOptions("").ByObject {
+	for object, by := range cacheOptions("", "").ByObject {
 		switch object.(type) {
 		case *corev1.Secret, *coordinationv1.Lease:
 			seen++
