@@ -171,7 +171,7 @@ test: test-unit test-ui test-e2e test-deep ## Run every test.
 .PHONY: test-unit
 test-unit: build-ichor-hub ## Run unit tests and controller tests (these start the hub's API server).
 	$(GO) test -p $(JOBS) -timeout 30m -skip '^TestDeep' $(UNIT_PACKAGES)
-	GOGC=400 $(GO) run github.com/onsi/ginkgo/v2/ginkgo --procs $(PROCS) --timeout 30m ./controllers/operation # A quarter of it is garbage collection else.
+	GOGC=400 $(GO) run github.com/onsi/ginkgo/v2/ginkgo --procs $(PROCS) --timeout 30m ./controllers/operation # Otherwise its API servers spend a fifth of their time on garbage.
 	$(GO) -C hack/image test -p $(JOBS) ./...
 
 .PHONY: test-ui

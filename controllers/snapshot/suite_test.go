@@ -84,7 +84,7 @@ func newWorld(ctx context.Context) *world {
 	w := &world{talos: talosfake.New(), clock: clocktesting.NewFakeClock(start), dir: GinkgoT().TempDir()}
 	w.data, w.revision = etcdSnapshot(2000)
 	w.storage = blob.Opener{Directory: w.dir}
-	// It goes with the API server: deleted, it would wait for operations that no hub lets go of, and the API server would look again and again.
+	// It goes with the API server: deleted, it would wait for snapshots that no hub lets go of, and the API server would look again and again.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "snap-"}}
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
 	w.namespace = namespace.Name
